@@ -1,0 +1,62 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Each does its own set-up.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --constraint constraints.txt
+
+.PHONY: demo test check format bench-prepare bench-rows bench-memory reference clean
+
+# Prepare real reviews and show what came out.
+demo: $(VENV)/.demo
+	BIN=$(BIN) tools/demo.sh
+
+# Lint, types, import contracts, then all tests.
+test: $(VENV)/.test check
+	$(BIN)/pytest
+
+check: $(VENV)/.test
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(VENV)/.test
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+# `prepare` beside its peers, which live in an environment of their own.
+bench-prepare: $(VENV)/.test .venv-peers/.ready
+	$(BIN)/python bench/prepare.py --peers .venv-peers/bin/python
+
+# Random rows from the store.
+bench-rows: $(VENV)/.demo
+	$(BIN)/python bench/rows.py
+
+# 4 GB of input within 1 GB of memory.
+bench-memory: $(VENV)/.demo
+	$(BIN)/python bench/memory.py
+
+# The reference pages and the tables in the README, from their sources.
+reference: $(VENV)/.test
+	$(BIN)/python tools/make_reference.py
+
+clean:
+	rm -rf $(VENV) .venv-peers data runs build
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) --editable '.[demo,s3,test]'
+	@touch $@ $(VENV)/.demo
+
+.venv-peers/.ready: bench/peers/requirements.txt
+	tools/system_packages.sh java:default-jre-headless
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/pip install --quiet --requirement bench/peers/requirements.txt
+	@touch $@

@@ -1,0 +1,50 @@
+"""The ``manyhands`` command: its verbs, and how errors become exit codes."""
+
+import os
+import sys
+import traceback
+
+import typer
+
+from manyhands.cli import doctor, export, inspect, prepare, sample
+from manyhands.errors import ManyhandsError
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="manyhands",
+    help="Raw reviews in, trained text models out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for verb in (prepare, inspect, export, sample, doctor):
+    verb.add_to(app)
+
+
+def run() -> None:
+    """Run the command line and exit with the code that tells what happened."""
+    code = 0
+    try:
+        code = app(standalone_mode=False) or 0
+    except ManyhandsError as error:
+        code = _say(str(error), error.exit_code)
+    except typer.Exit as leaving:
+        code = leaving.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        code = _say("interrupted; nothing was left half-made", INTERRUPTED)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as error:
+        if hasattr(error, "format_message"):  # the command line itself was wrong
+            code = _say(f"{error.format_message()}; see manyhands --help", 2)
+        else:
+            traceback.print_exc()
+            code = _say("this is a bug in manyhands; please report the lines above and `manyhands doctor`", 1)
+    sys.exit(code)
+
+
+def _say(message: str, code: int) -> int:
+    print(f"manyhands: {message}", file=sys.stderr)
+    return code

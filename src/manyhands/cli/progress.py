@@ -1,0 +1,122 @@
+"""Progress on standard error: a bar on a terminal, a plain line now and then elsewhere."""
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from manyhands.records import Progress as Watcher
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+def watch() -> "Bar | Lines":
+    """The watcher that fits where standard error goes."""
+    return Bar() if sys.stderr.isatty() else Lines()
+
+
+class _Meter:
+    """How far a stage has come, and how fast."""
+
+    def __init__(self, name: str, total: int | None, unit: str) -> None:
+        self.name, self.total, self.unit = name, total, unit
+        self.began = time.monotonic()
+        self.done = 0
+
+    def rate(self) -> str:
+        per_second = self.done / max(time.monotonic() - self.began, 1e-6)
+        return f"{amount(per_second, self.unit)}/s"
+
+    def line(self) -> str:
+        of = f" of {amount(self.total, self.unit)}" if self.total else ""
+        seconds = time.monotonic() - self.began
+        left = ""
+        if self.total and self.done:
+            left = f", {seconds * (self.total - self.done) / self.done:.0f} s left"
+        return f"{self.name}: {amount(self.done, self.unit)}{of}, {self.rate()}{left}"
+
+
+class Lines:
+    """A line every ten seconds, and one when a stage that took as long is over."""
+
+    def __init__(self) -> None:
+        self._meter: _Meter | None = None
+        self._said = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        pass
+
+    def stage(self, name: str, total: int | None, unit: str) -> None:
+        self._meter, self._said = _Meter(name, total, unit), time.monotonic()
+
+    def advance(self, done: int) -> None:
+        if self._meter is None:
+            return
+        self._meter.done = done
+        if time.monotonic() - self._said >= SECONDS_BETWEEN_LINES:
+            self._said = time.monotonic()
+            print(self._meter.line(), file=sys.stderr)
+
+
+class Bar:
+    """One bar, for the stage that is under way."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description:8}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task: TaskID | None = None
+        self._meter = _Meter("", None, "")
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def stage(self, name: str, total: int | None, unit: str) -> None:
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        self._meter = _Meter(name, total, unit)
+        self._task = self._progress.add_task(name, total=total, rate="")
+
+    def advance(self, done: int) -> None:
+        self._meter.done = done
+        if self._task is not None:
+            self._progress.update(self._task, completed=done, rate=self._meter.rate())
+
+
+def amount(number: float, unit: str) -> str:
+    """A number with its unit, short.
+
+    >>> amount(1_234_567_890, "B"), amount(43_273, "rows"), amount(7, "partitions")
+    ('1.2 GB', '43.3 k rows', '7 partitions')
+    """
+    for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return (
+                f"{number / size:.1f} {prefix}{unit}"
+                if unit == "B"
+                else f"{number / size:.1f} {prefix} {unit}"
+            )
+    return f"{number:.0f} {unit}"
+
+
+_: type[Watcher] = Bar

@@ -1,0 +1,135 @@
+"""The second pass of ``prepare``: duplicates folded, splits drawn, words counted."""
+
+import threading
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from manyhands.data.fold import Labels, fold
+from manyhands.data.labels import Classes, LabelBook
+from manyhands.data.parallel import side_by_side
+from manyhands.data.reading import PREFIX_BITS
+from manyhands.data.spool import Spool
+from manyhands.kernel import Hashes, Ints, kernel
+from manyhands.records import SPLITS, Progress, Resources
+from manyhands.settings import PrepareSettings
+from manyhands.text.hashing import fractions
+from manyhands.text.ragged import from_arrow
+
+PREFIXES = 1 << PREFIX_BITS
+PREFIX_SHIFT = np.uint64(64 - PREFIX_BITS)
+TRAIN, VALID, TEST = range(len(SPLITS))
+
+# What becomes of a row that is kept: ``row`` is its place in its partition.
+KEPT = pa.schema(
+    {
+        "row": pa.int64(),
+        "high": pa.uint64(),
+        "split": pa.uint8(),
+        "label": pa.int32(),
+        "weight": pa.float32(),
+    }
+)
+
+
+def _no_counts() -> Ints:
+    return np.zeros((len(SPLITS), PREFIXES), np.int64)
+
+
+@dataclass
+class Counts:
+    """How many rows, tokens and labels there are, by split and leading bits of the digest; and words."""
+
+    rows: Ints = field(default_factory=_no_counts)
+    tokens: Ints = field(default_factory=_no_counts)
+    labels: Ints = field(default_factory=_no_counts)
+    words: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+class Counter:
+    """Goes through the partitions of one spool, and notes in another which rows are kept."""
+
+    def __init__(
+        self,
+        settings: PrepareSettings,
+        book: LabelBook,
+        classes: Classes,
+        origins: set[int],
+        bases: Ints,
+        spools: tuple[Spool, Spool],
+    ) -> None:
+        self._deduplicate = settings.deduplicate
+        self._seed = settings.seed
+        self._test = 0.0 if TEST in origins else settings.test
+        self._valid = 0.0 if VALID in origins else settings.valid
+        self._rank, self._values = book.order()
+        self._sizes = np.array([len(of_label) for of_label in classes.of_label], np.int64)
+        self._bases = bases
+        self._rows, self._kept = spools
+        self._counts = Counts()
+        self._words: list[Ints] = []  # one array a thread, added up at the end
+        self._lock = threading.Lock()
+        self._local = threading.local()
+
+    def count(self, partitions: int, resources: Resources, progress: Progress) -> Counts:
+        progress.stage("folding", partitions, "partitions")
+        for done, _ in enumerate(side_by_side(self._take, range(partitions), resources.threads)):
+            progress.advance(done + 1)
+        self._counts.words = np.sum(self._words, axis=0)
+        return self._counts
+
+    def _take(self, partition: int) -> None:
+        batch = self._rows.read(partition)
+        if batch is None:
+            return
+        folded = fold(batch, self._rank, self._values, self._deduplicate)
+        high, low, origin = (batch[name].to_numpy()[folded.rows] for name in ("high", "low", "origin"))
+        splits = self._splits(low, origin)
+        tokens = from_arrow(batch["tokens"])
+        train = folded.rows[splits == TRAIN]
+        table = batch["table"].to_numpy()
+        _count_words(
+            tokens.data.view(np.uint32), tokens.offsets, train, self._bases[table], self._word_counts()
+        )
+        self._add(high, splits, tokens.lengths()[folded.rows] // 4, folded.labels)
+        columns = [folded.rows, high, splits, folded.labels, folded.weights]
+        self._kept.add({partition: pa.RecordBatch.from_arrays(columns, schema=KEPT)})
+
+    def _splits(self, low: Hashes, origin: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        """The split of each row: its file's, or drawn by the digest of its text."""
+        drawn = fractions(low, self._seed)
+        by_text = np.where(drawn < self._test, TEST, np.where(drawn < self._test + self._valid, VALID, TRAIN))
+        return np.where(origin > 0, origin, by_text).astype(np.uint8)
+
+    def _word_counts(self) -> Ints:
+        """This thread's counts."""
+        if not hasattr(self._local, "words"):
+            self._local.words = np.zeros(self._bases[-1], np.int64)
+            with self._lock:
+                self._words.append(self._local.words)
+        counts: Ints = self._local.words
+        return counts
+
+    def _add(self, high: Hashes, splits: npt.NDArray[np.uint8], lengths: Ints, labels: Labels) -> None:
+        cell = splits.astype(np.int64) * PREFIXES + (high >> PREFIX_SHIFT).astype(np.int64)
+        rows, tokens, sizes = (
+            np.bincount(cell, weights, len(SPLITS) * PREFIXES).astype(np.int64).reshape(len(SPLITS), PREFIXES)
+            for weights in (None, lengths, self._sizes[labels])
+        )
+        with self._lock:
+            self._counts.rows += rows
+            self._counts.tokens += tokens
+            self._counts.labels += sizes
+
+
+@kernel
+def _count_words(
+    tokens: npt.NDArray[np.uint32], offsets: Ints, rows: Ints, bases: Ints, counts: Ints
+) -> None:
+    """Offsets are in bytes, four a token."""
+    for row in rows:
+        base = bases[row]
+        for i in range(offsets[row] // 4, offsets[row + 1] // 4):
+            counts[base + tokens[i]] += 1

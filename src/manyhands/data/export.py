@@ -1,0 +1,96 @@
+"""A dataset as one HDF5 file of equally long rows: ids cut or padded, the label last.
+
+This is the layout that fixed-width trainers expect: datasets ``0``, ``1``, … each of
+(rows, length + 1). Ours are contiguous, so that they can be mapped too.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from manyhands.data.dataset import Dataset, Tokens
+from manyhands.data.files import cannot_write
+from manyhands.data.store import flush
+from manyhands.errors import UsageError
+from manyhands.kernel import Ints, kernel
+from manyhands.records import SPLITS, Progress, Silent
+from manyhands.text.vocabulary import PAD
+
+ROWS_AT_ONCE = 65_536
+
+
+def export(
+    dataset: Dataset,
+    to: str | os.PathLike[str],
+    *,
+    length: int = 100,
+    parts: int = 8,
+    progress: Progress | None = None,
+) -> int:
+    """Write all splits, train first, to the file ``to``; returns how many rows there are.
+
+    Where each split begins stands in the file's attributes.
+    """
+    target = Path(to)
+    if length < 1 or parts < 1:
+        raise UsageError("length and parts must be at least 1")
+    if dataset.manifest.labels.several:
+        raise UsageError("rows with several labels do not fit the fixed-width layout, which has room for one")
+    if target.exists():
+        raise UsageError(f"{target} exists already; choose another file")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, partial = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        os.close(descriptor)
+        try:
+            _write(dataset, Path(partial), length, parts, progress or Silent())
+            flush(Path(partial))
+            Path(partial).chmod(0o644)
+            Path(partial).rename(target)
+        finally:
+            Path(partial).unlink(missing_ok=True)
+    except OSError as error:
+        raise cannot_write(str(target), error) from None
+    return len(dataset)
+
+
+def _write(dataset: Dataset, path: Path, length: int, parts: int, progress: Progress) -> None:
+    bounds = [len(dataset) * part // parts for part in range(parts + 1)]
+    dtype = np.dtype("<u2" if dataset.vocabulary.ids <= 1 << 16 else "<u4")
+    progress.stage("writing", len(dataset), "rows")
+    with h5py.File(path, "w") as file:
+        tables = [
+            file.create_dataset(str(part), (bounds[part + 1] - bounds[part], length + 1), dtype)
+            for part in range(parts)
+        ]
+        first = 0
+        for split in SPLITS:
+            file.attrs[f"{split}_begins"] = first
+            rows = dataset[split]
+            for start in range(0, len(rows), ROWS_AT_ONCE):
+                numbers = np.arange(start, min(start + ROWS_AT_ONCE, len(rows)))
+                tokens, offsets = rows.take(numbers)
+                block = np.full((len(numbers), length + 1), PAD, dtype)
+                _fill(tokens, offsets, length, block)
+                block[:, length] = np.maximum(rows.labels[numbers], 0)
+                _spread(block, first + start, bounds, tables)
+                progress.advance(first + start + len(numbers))
+            first += len(rows)
+
+
+def _spread(block: Tokens, row: int, bounds: list[int], tables: list[h5py.Dataset]) -> None:
+    """Put rows that begin at ``row`` of all rows into the datasets they belong to."""
+    for part, table in enumerate(tables):
+        start, end = max(row, bounds[part]), min(row + len(block), bounds[part + 1])
+        if start < end:
+            table[start - bounds[part] : end - bounds[part]] = block[start - row : end - row]
+
+
+@kernel
+def _fill(tokens: Tokens, offsets: Ints, length: int, block: Tokens) -> None:
+    for row in range(len(offsets) - 1):
+        for i in range(min(length, offsets[row + 1] - offsets[row])):
+            block[row, i] = tokens[offsets[row] + i]

@@ -1,0 +1,196 @@
+"""Naming and opening files: paths, globs, folders, standard input and any fsspec URL."""
+
+import errno
+import io
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
+
+from manyhands.errors import InputError, ManyhandsError, UsageError, missing_extra
+from manyhands.kernel import Bytes
+
+STDIN = "-"
+MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
+SUFFIX_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+COMPRESSED_SUFFIXES = tuple(SUFFIX_CODECS)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+REMOTE_BUFFER_BYTES = 8 << 20
+HEAD_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One file to read; ``size`` is None where it cannot be known."""
+
+    name: str
+    path: str
+    filesystem: Any
+    size: int | None
+
+    @property
+    def suffix(self) -> str:
+        """The ending that tells the format, in lower case: ``.json`` of ``a.JSON.gz``."""
+        path = PurePosixPath(self.name.lower())
+        return path.with_suffix("").suffix if path.suffix in COMPRESSED_SUFFIXES else path.suffix
+
+    def open_raw(self) -> Any:
+        """The bytes as they are stored, for pyarrow; seekable unless it is standard input."""
+        if self.filesystem is None:
+            return sys.stdin.buffer
+        if isinstance(self.filesystem, LocalFileSystem):
+            return pa.OSFile(self.path)
+        return self.filesystem.open(self.path, "rb", block_size=REMOTE_BUFFER_BYTES)
+
+
+class InputStream:
+    """The decompressed bytes of a file, and how far into the file they come from."""
+
+    def __init__(self, file: InputFile) -> None:
+        self.file = file
+        if file.filesystem is None:
+            peekable = io.BufferedReader(_Counted(sys.stdin.buffer), REMOTE_BUFFER_BYTES)
+            head, self._raw = peekable.peek(4)[:4], pa.PythonFile(peekable, "r")
+        else:
+            opened = file.open_raw()
+            head = opened.read(4)
+            opened.seek(0)
+            self._raw = opened if isinstance(opened, pa.NativeFile) else pa.PythonFile(opened, "r")
+        codec = next((codec for magic, codec in MAGIC.items() if head.startswith(magic)), None)
+        self._stream = pa.CompressedInputStream(self._raw, codec) if codec else self._raw
+        self._head: bytes | None = None
+
+    def head(self) -> bytes:
+        """The first bytes, which the next ``read_behind`` gives once more."""
+        if self._head is None:
+            self._head = self.read_behind(np.empty(0, np.uint8), HEAD_BYTES).tobytes()
+        return self._head
+
+    def read_behind(self, rest: Bytes, size: int) -> Bytes:
+        """``rest`` followed by the next bytes, up to ``size`` of them; only ``rest`` at the end."""
+        head, self._head = self._head, None
+        if head is not None:
+            return np.concatenate([rest, np.frombuffer(head, np.uint8)])
+        data = np.empty(len(rest) + size, np.uint8)
+        data[: len(rest)] = rest
+        with reading(self.file.name):
+            count = self._stream.readinto(data[len(rest) :].data)
+        return data[: len(rest) + count]
+
+    def position(self) -> int:
+        """Bytes of the file read so far, as stored."""
+        return int(self._raw.tell()) if self.file.filesystem is not None else 0
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class _Counted(io.RawIOBase):
+    """Standard input as a raw stream, so that its head can be looked at without losing it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        chunk = self._stream.read(len(buffer))
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Tell whatever goes wrong below as one sentence about the file ``name``."""
+    try:
+        yield
+    except ManyhandsError:
+        raise
+    except FileNotFoundError:
+        raise InputError(f"{name} does not exist; check the path") from None
+    except ImportError as error:
+        raise missing_extra(error.name or str(error), "s3") from None
+    except (OSError, pa.ArrowException, ValueError) as error:
+        if "runcated" in str(error):
+            raise InputError(
+                f"{name} is cut short, its compressed data ends too early; fetch it again"
+            ) from None
+        raise InputError(f"{name} cannot be read: {str(error).splitlines()[0]}") from None
+
+
+@contextmanager
+def writing(out: str) -> Iterator[Any]:
+    """A file to write, compressed as its ending says, that appears under its name when it is whole."""
+    if out == STDIN:
+        yield sys.stdout.buffer
+        return
+    codec = next((codec for suffix, codec in SUFFIX_CODECS.items() if out.lower().endswith(suffix)), None)
+    try:
+        filesystem, path = url_to_fs(out)
+        if isinstance(filesystem, LocalFileSystem):
+            filesystem.makedirs(filesystem._parent(path), exist_ok=True)
+        with filesystem.transaction, filesystem.open(path, "wb") as file:
+            if codec is None:
+                yield file
+            else:
+                with pa.CompressedOutputStream(pa.PythonFile(file, "w"), codec) as stream:
+                    yield stream
+    except (OSError, pa.ArrowException) as error:
+        raise cannot_write(out, error) from None
+
+
+def cannot_write(out: str, error: Exception) -> Exception:
+    """What to tell a user whose destination fails."""
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return UsageError(f"no space left for {out}; make room or choose another place")
+    return UsageError(f"{out} cannot be written: {getattr(error, 'strerror', None) or error}")
+
+
+def expand(patterns: Iterable[str]) -> list[InputFile]:
+    """All files that the patterns name, each once, sorted by name so that order never matters."""
+    found: dict[str, InputFile] = {}
+    for pattern in patterns:
+        files = [InputFile(STDIN, STDIN, None, None)] if pattern == STDIN else _matching(pattern)
+        for file in files:
+            found[file.name] = file
+    if not found:
+        raise UsageError("no input given; name files, folders, globs or - for standard input")
+    return [found[name] for name in sorted(found)]
+
+
+def _matching(pattern: str) -> list[InputFile]:
+    with reading(pattern):
+        filesystem, path = url_to_fs(pattern)
+        if any(character in path for character in "*?[") and not filesystem.isfile(path):
+            paths = [p for p in sorted(filesystem.glob(path)) if filesystem.isfile(p)]
+            if not paths:
+                raise InputError(f"no file matches {pattern}; check the path")
+            return [_input(filesystem, p) for p in paths]
+        if filesystem.isdir(path):
+            inside = [p for p in sorted(filesystem.find(path)) if _visible(p, path)]
+            if not inside:
+                raise InputError(f"the folder {pattern} holds no files")
+            return [_input(filesystem, p) for p in inside]
+        return [_input(filesystem, path, name=pattern)]
+
+
+def _visible(path: str, folder: str) -> bool:
+    """False for what is hidden or a marker: ``.part``, ``_SUCCESS``."""
+    return not any(part[0] in "._" for part in path.removeprefix(folder).strip("/").split("/"))
+
+
+def _input(filesystem: Any, path: str, name: str | None = None) -> InputFile:
+    """``name`` is what the user reads: local paths as seen from the current folder."""
+    if name is None:
+        local = isinstance(filesystem, LocalFileSystem)
+        name = os.path.relpath(path) if local else filesystem.unstrip_protocol(path)
+    return InputFile(name, path, filesystem, filesystem.size(path))

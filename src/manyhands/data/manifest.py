@@ -1,0 +1,92 @@
+"""The manifest of a dataset: what it holds, how it was made, and where every input row went."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from manyhands.data.store import flush
+from manyhands.errors import InputError
+from manyhands.records import Ledger
+from manyhands.settings import LabelScheme, PrepareSettings
+
+FILE = "manifest.json"
+VERSION = 1
+LARGEST_BYTES = 64 << 20
+Count = Annotated[int, Field(ge=0)]
+# A manifest may come from anywhere: it can only name files beside it.
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class PartFacts(_Facts):
+    name: FileName
+    split: str
+    rows: Count
+    tokens: Count
+    bytes: Count
+    sha256: str
+
+
+class FileFacts(_Facts):
+    bytes: Count
+    sha256: str
+
+
+class LabelFacts(_Facts):
+    scheme: LabelScheme
+    names: list[str]
+    several: bool
+
+
+class SourceFacts(_Facts):
+    name: str
+    bytes: Count | None
+    split: str | None
+
+
+class Manifest(_Facts):
+    version: int
+    rows: Count
+    tokens: Count
+    splits: dict[str, Count]
+    labels: LabelFacts
+    vocabulary: Count
+    ledger: Ledger
+    rejections: dict[str, Count]
+    settings: PrepareSettings
+    sources: list[SourceFacts]
+    parts: list[PartFacts]
+    files: dict[FileName, FileFacts]
+
+    def save(self, folder: Path) -> None:
+        with (folder / FILE).open("w", encoding="utf-8") as file:
+            json.dump(self.model_dump(), file, indent=1, ensure_ascii=False)
+            file.write("\n")
+        flush(folder / FILE)
+
+    @classmethod
+    def load(cls, folder: Path) -> "Manifest":
+        path = folder / FILE
+        if not path.is_file():
+            what = "holds no manifest, so it is no whole dataset" if folder.is_dir() else "does not exist"
+            raise InputError(f"{folder} {what}; make it with: manyhands prepare … --out {folder}")
+        if path.stat().st_size > LARGEST_BYTES:
+            raise InputError(f"{path} is too large to be a manifest")
+        try:
+            manifest = cls.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise InputError(
+                f"{path} is no manifest ({where} {first['msg']}); prepare the dataset again"
+            ) from None
+        if manifest.version != VERSION:
+            raise InputError(
+                f"{path} is of version {manifest.version}, not {VERSION}; prepare the dataset again"
+            )
+        return manifest

@@ -1,0 +1,1 @@
+"""Where reviews come from: one file a format, one catalog line each."""

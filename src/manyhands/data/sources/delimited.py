@@ -1,0 +1,144 @@
+"""CSV and TSV: with a header (Hugging Face's ``text``, ``label``), or Yelp's without one."""
+
+import csv
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from manyhands.data.blocks import Block, blocks, cut_delimited
+from manyhands.data.files import InputStream
+from manyhands.data.sources.source import STAR_NAMES, TEXT_NAMES, Fields, Piece, Records
+from manyhands.errors import InputError
+from manyhands.kernel import Bytes, Ints
+from manyhands.text.ragged import from_arrow
+
+TOO_LONG = "a quote is never closed, or the row is longer than 32 MiB"
+
+
+class Delimited:
+    """Rows under a header. A file without one takes column numbers as field names: 1, 2, …"""
+
+    suffixes: tuple[str, ...] = (".csv", ".tsv")
+    labelled = True
+
+    def __init__(self, stream: InputStream, fields: Fields) -> None:
+        self._stream = stream
+        self._delimiter = _delimiter(stream.head())
+        self._names, self._has_header = self._header(fields)
+        fields = fields.found_in(self._names, stream.file.name) if self._names else fields
+        for name in filter(None, (fields.text, fields.label, fields.weight)):
+            if self._names and name not in self._names:
+                raise InputError(f"{stream.file.name}: no column '{name}' among {', '.join(self._names)}")
+        self._fields = fields
+        self.rates_stars = fields.label in STAR_NAMES
+
+    @classmethod
+    def knows(cls, head: bytes) -> bool:
+        return any(name in TEXT_NAMES for name in _first_row(head))
+
+    def _header(self, fields: Fields) -> tuple[list[str], bool]:
+        first = _first_row(self._stream.head())
+        given = [name for name in (fields.text, fields.label, fields.weight) if name]
+        if given and all(name.isdigit() for name in given) and not set(given) <= set(first):
+            return [str(number + 1) for number in range(len(first))], False
+        return first, True
+
+    def pieces(self) -> Iterator[Piece]:
+        header = self._has_header
+        for block in blocks(self._stream, self._cut, TOO_LONG):
+            yield partial(self._parse, block, header)
+            header = False
+
+    def _cut(self, data: Bytes, final: bool) -> tuple[Ints, Ints]:
+        return cut_delimited(data, final, ord(self._delimiter))
+
+    def _parse(self, block: Block, header: bool) -> Records:
+        first = int(header)
+        rows, lines = block.rows, block.lines[first:]
+        table, bad = self._columns(rows.data[rows.offsets[first] : rows.offsets[-1]])
+        fields = self._fields
+        texts, labels = self._texts(table), table[fields.label] if fields.label else None
+        weights = table[fields.weight] if fields.weight else None
+        # Arrow leaves out the rows with a wrong number of columns: put a null in their place.
+        good = np.setdiff1d(np.arange(len(lines)), list(bad))
+        place = np.full(len(lines), -1)
+        place[good] = np.arange(len(good))
+        taken = pa.array(place, mask=place < 0)
+        return Records(
+            block.file,
+            lines,
+            from_arrow(texts.take(taken)),
+            labels.take(taken) if labels is not None else None,
+            weights.take(taken) if weights is not None else None,
+            bad,
+            block.rejected,
+        )
+
+    def _columns(self, data: Bytes) -> tuple[pa.Table, dict[int, str]]:
+        """The columns as bytes, and the rows that have too few or too many of them."""
+        bad: dict[int, str] = {}
+
+        def note(row: pyarrow.csv.InvalidRow) -> str:
+            bad[row.number - 1] = f"{row.actual_columns} columns, not {row.expected_columns}"
+            return "skip"
+
+        if not len(data):
+            return pa.table({name: pa.array([], pa.binary()) for name in self._names}), bad
+        table = pyarrow.csv.read_csv(
+            pa.BufferReader(pa.py_buffer(data)),
+            pyarrow.csv.ReadOptions(use_threads=False, column_names=self._names, block_size=len(data) + 1),
+            pyarrow.csv.ParseOptions(
+                delimiter=self._delimiter,
+                newlines_in_values=True,
+                ignore_empty_lines=False,
+                invalid_row_handler=note,
+            ),
+            pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(self._names, pa.binary()), strings_can_be_null=False
+            ),
+        )
+        return table, bad
+
+    def _texts(self, table: pa.Table) -> pa.ChunkedArray:
+        return table[self._fields.text]
+
+
+class Yelp(Delimited):
+    """Zhang's files: no header, the class first, then the text in one column or several.
+
+    A line end in the text is written as a backslash and an n.
+    """
+
+    def _header(self, fields: Fields) -> tuple[list[str], bool]:
+        count = len(_first_row(self._stream.head()))
+        if count == 1:
+            raise InputError(
+                f"{self._stream.file.name} line 1: one column, where class and text were expected"
+            )
+        return ["label", "text", *(f"text {number}" for number in range(2, count))][:count], False
+
+    @classmethod
+    def knows(cls, head: bytes) -> bool:
+        first = _first_row(head)
+        return len(first) > 1 and first[0].isdigit() and not any(cell.isdigit() for cell in first[1:])
+
+    def _texts(self, table: pa.Table) -> pa.ChunkedArray:
+        columns = [table[name] for name in self._names[1:]]
+        joined = pc.binary_join_element_wise(*columns, b" ") if len(columns) > 1 else columns[0]
+        return pc.replace_substring(joined, b"\\n", b" ")
+
+
+def _first_row(head: bytes) -> list[str]:
+    text = head.decode("utf-8-sig", "replace")
+    return next(csv.reader(text.splitlines(keepends=True), delimiter=_delimiter(head)), [])
+
+
+def _delimiter(head: bytes) -> str:
+    line = head.split(b"\n", 1)[0]
+    return (
+        "\t" if line.count(b"\t") and not line.startswith(b'"') and b"," not in line.split(b"\t")[0] else ","
+    )

@@ -1,0 +1,105 @@
+"""What a source is, and how the right one is found for a file.
+
+A source cuts its file into pieces, one after the other; each piece then parses itself, in
+any thread, into records: texts, labels and weights, with the line each came from.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+import pyarrow as pa
+
+from manyhands.catalog import SOURCES, load
+from manyhands.data.files import InputFile, InputStream
+from manyhands.errors import InputError
+from manyhands.kernel import Ints
+from manyhands.records import Rejection
+from manyhands.settings import PrepareSettings
+from manyhands.text.ragged import Ragged
+
+SEPARATOR = "\x1f"  # between the labels of a row that has several
+TEXT_NAMES = ("reviewText", "text", "review", "body", "content", "comment", "sentence")
+STAR_NAMES = ("overall", "rating", "stars")
+LABEL_NAMES = (*STAR_NAMES, "label", "labels", "score", "sentiment", "class", "category")
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The fields that hold text, label and weight; None where there is none."""
+
+    text: str | None
+    label: str | None
+    weight: str | None
+    labelled: bool = True
+
+    def found_in(self, names: list[str], file: str) -> "Fields":
+        """Fill in by the names of the file what the user left open."""
+        text = self.text or _first(TEXT_NAMES, names)
+        label = self.label or _first(LABEL_NAMES, names)
+        listed = ", ".join(names[:12]) or "none"
+        if text is None:
+            raise InputError(f"{file}: no field looks like the text ({listed}); name it with --text-field")
+        if label is None and self.labelled:
+            raise InputError(
+                f"{file}: no field looks like the label ({listed}); "
+                "name it with --label-field, or pass --labels none"
+            )
+        return Fields(text, label if self.labelled else None, self.weight, self.labelled)
+
+
+def _first(wanted: tuple[str, ...], names: list[str]) -> str | None:
+    lower = {name.lower(): name for name in reversed(names)}
+    return next((lower[name.lower()] for name in wanted if name.lower() in lower), None)
+
+
+@dataclass(frozen=True)
+class Records:
+    """The rows of one piece. Those in ``bad`` (row: reason) are rejected, whatever else is said of them."""
+
+    file: str
+    lines: Ints
+    texts: Ragged
+    labels: pa.Array | None = None
+    weights: pa.Array | None = None
+    bad: dict[int, str] = field(default_factory=dict)
+    lost: list[Rejection] = field(default_factory=list)  # rejected before they could become rows
+
+
+Piece = Callable[[], Records]
+
+
+class Source(Protocol):
+    """One file of one format."""
+
+    suffixes: ClassVar[tuple[str, ...]]
+    labelled: bool  # False for text without labels
+    rates_stars: bool  # the labels are ratings from 1 to 5
+
+    def __init__(self, stream: InputStream, fields: Fields) -> None: ...
+
+    @classmethod
+    def knows(cls, head: bytes) -> bool:
+        """Whether a file that begins like this is of this format."""
+        ...
+
+    def pieces(self) -> Iterator[Piece]: ...
+
+
+def open_source(file: InputFile, settings: PrepareSettings) -> tuple[Source, InputStream]:
+    """The source that fits the file: the one asked for, or the first that knows it."""
+    stream = InputStream(file)
+    name = settings.format if settings.format != "auto" else _recognise(file, stream.head())
+    fields = Fields(
+        settings.text_field, settings.label_field, settings.weight_field, settings.labels != "none"
+    )
+    source: Source = load(SOURCES, "format", name)(stream, fields)
+    return source, stream
+
+
+def _recognise(file: InputFile, head: bytes) -> str:
+    """By suffix and content; a suffix whose sources all shrug goes to the last, most general of them."""
+    sources: dict[str, type[Source]] = {name: load(SOURCES, "format", name) for name in SOURCES}
+    suffixed = [name for name in sources if file.suffix in sources[name].suffixes]
+    knowing = [name for name in suffixed or sources if sources[name].knows(head)]
+    return (knowing or suffixed[-1:])[0]

@@ -1,0 +1,57 @@
+"""The word tables of all threads: each numbers for itself, and one vocabulary is made of all."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.errors import UsageError
+from manyhands.kernel import Ints
+from manyhands.text.vocabulary import Vocabulary, most_frequent
+from manyhands.text.words import WordTable
+
+MOST_TABLES = 1 << 16
+
+
+class WordTables:
+    """Every word of table ``t`` has the number ``bases[t]`` + its own, once reading is over."""
+
+    def __init__(self, table_bytes: int) -> None:
+        self._table_bytes = table_bytes
+        self._tables: list[WordTable] = []
+        self._lock = threading.Lock()
+        self._local = threading.local()
+
+    def mine(self) -> tuple[int, WordTable]:
+        """This thread's table; a new one when it has grown past its share of the memory."""
+        table: WordTable | None = getattr(self._local, "table", None)
+        if table is None or table.nbytes > self._table_bytes:
+            table = self._local.table = WordTable()
+            with self._lock:
+                self._tables.append(table)
+                self._local.number = len(self._tables) - 1
+                if len(self._tables) > MOST_TABLES:
+                    raise UsageError("the input has too many different words; give it more --memory")
+        return self._local.number, table
+
+    def bases(self) -> Ints:
+        """Where the numbers of each table begin among those of all, and how many there are."""
+        return np.cumsum([0] + [len(table) for table in self._tables])
+
+    def vocabulary(
+        self, counts: Ints, limit: int, min_count: int, memory_bytes: int, scratch: Path
+    ) -> tuple[Vocabulary, npt.NDArray[np.uint32]]:
+        """The vocabulary by ``counts`` (one for each number), and the final id of each number."""
+        bases = self.bases()
+        counted = (
+            (table.words(), counts[bases[number] : bases[number + 1]])
+            for number, table in enumerate(self._tables)
+        )
+        vocabulary = most_frequent(counted, limit, min_count, memory_bytes, scratch)
+        return vocabulary, np.concatenate(list(self._ids(vocabulary)))
+
+    def _ids(self, vocabulary: Vocabulary) -> Iterator[npt.NDArray[np.uint32]]:
+        for table in self._tables:
+            yield vocabulary.ids_of(table.words())

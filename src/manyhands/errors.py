@@ -1,0 +1,34 @@
+"""The one family of errors a user can meet, and the exit code each stands for."""
+
+
+class ManyhandsError(Exception):
+    """A mistake or mishap that is told in one sentence: what, where and what to do."""
+
+    exit_code = 1
+
+
+class UsageError(ManyhandsError):
+    """Wrong usage or settings, a destination that cannot be written among them."""
+
+    exit_code = 2
+
+
+class InputError(ManyhandsError):
+    """Input data that cannot be used as it is."""
+
+    exit_code = 3
+
+
+class MissingPartError(ManyhandsError):
+    """An extra or an engine that is not installed."""
+
+    exit_code = 4
+
+
+def missing_extra(what: str, extra: str) -> MissingPartError:
+    """The error for a library that an extra brings.
+
+    >>> print(missing_extra("s3fs", "s3"))
+    s3fs is not installed; get it with: pip install 'manyhands[s3]'
+    """
+    return MissingPartError(f"{what} is not installed; get it with: pip install 'manyhands[{extra}]'")

@@ -1,0 +1,30 @@
+"""How the compiled kernels are made: numba, without the GIL, kept on disk between runs."""
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Item = TypeVar("Item", bound=np.generic)
+
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
+Flags = npt.NDArray[np.bool_]
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile ``function`` on its first call; threads then run it side by side."""
+    compiled: Callable[P, R] = numba.njit(nogil=True, cache=True)(function)
+    return compiled
+
+
+def frozen(array: npt.NDArray[Item]) -> npt.NDArray[Item]:
+    """A read-only view: kernels compile once if their inputs always look alike."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,94 @@
+"""What the machine at hand is and has, and how much of it a run may use."""
+
+import os
+import platform
+import re
+import shutil
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import Any
+
+from manyhands.errors import UsageError
+from manyhands.records import Resources
+
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+LEAST_BYTES = 256 << 20
+ENGINES = {"java": ("spark", "install a Java runtime, 17 or later (Debian: default-jre-headless)")}
+
+
+def examine() -> dict[str, Any]:
+    """Versions, cores, memory; for each library of the core and the extras, what to do if it is missing."""
+    return {
+        "manyhands": version("manyhands"),
+        "python": platform.python_version(),
+        "system": platform.platform(terse=True),
+        "cores": cores(),
+        "memory_bytes": machine_memory(),
+        "parts": [_library(line) for line in requires("manyhands") or []]
+        + [_engine(name) for name in ENGINES],
+    }
+
+
+def _library(requirement: str) -> dict[str, str | None]:
+    name = re.match(r"[\w.-]+", requirement)
+    extra = re.search(r'extra == "([\w-]+)"', requirement)
+    found = _version(name[0]) if name else None
+    remedy = ""
+    if found is None:
+        remedy = f"pip install 'manyhands[{extra[1]}]'" if extra else f"pip install '{requirement}'"
+    return {
+        "name": name[0] if name else requirement,
+        "version": found,
+        "extra": extra and extra[1],
+        "remedy": remedy,
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _engine(name: str) -> dict[str, str | None]:
+    extra, remedy = ENGINES[name]
+    path = shutil.which(name)
+    return {"name": name, "version": path, "extra": extra, "remedy": "" if path else remedy}
+
+
+def resources_for(memory: int | str | None, threads: int | None) -> Resources:
+    """What was asked for; by default all cores this process may use and half of the memory."""
+    if threads is not None and threads < 1:
+        raise UsageError(f"threads must be at least 1, not {threads}")
+    memory_bytes = machine_memory() // 2 if memory is None else parse_size(memory)
+    if memory_bytes < LEAST_BYTES:
+        raise UsageError(f"memory must be at least 256MB, not {memory}")
+    return Resources(threads or cores(), memory_bytes)
+
+
+def parse_size(size: int | str) -> int:
+    """Bytes of a size as people write it.
+
+    >>> parse_size("1GB"), parse_size("512 mb"), parse_size("1.5G"), parse_size(4096)
+    (1073741824, 536870912, 1610612736, 4096)
+    """
+    if isinstance(size, int):
+        return size
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?\s*", size, re.IGNORECASE)
+    if not found:
+        raise UsageError(f"'{size}' is no size; write it like 512MB or 4GB")
+    return int(float(found[1]) * UNITS[found[2].upper()])
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def machine_memory() -> int:
+    """Bytes of memory, or of the container's limit where that is less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        return min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    except (OSError, ValueError):  # no such limit
+        return total

@@ -1,0 +1,62 @@
+"""The small frozen types that every room shares."""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+SPLITS = ("train", "valid", "test")
+
+
+class Rejection(NamedTuple):
+    """A row of the input that could not be used."""
+
+    file: str
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file} line {self.line}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Where every row of the input went: ``read`` is the sum of all others.
+
+    >>> Ledger(read=5, kept=2, duplicates=1, empty=1, rejected=1).adds_up
+    True
+    """
+
+    read: int = 0
+    kept: int = 0
+    duplicates: int = 0
+    empty: int = 0
+    rejected: int = 0
+
+    @property
+    def adds_up(self) -> bool:
+        return self.read == self.kept + self.duplicates + self.empty + self.rejected
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a run may use: it decides how fast, never what comes out."""
+
+    threads: int
+    memory_bytes: int
+
+
+class Progress(Protocol):
+    """Whoever watches long work. ``total`` is None where it cannot be known."""
+
+    def stage(self, name: str, total: int | None, unit: str) -> None: ...
+
+    def advance(self, done: int) -> None: ...
+
+
+class Silent:
+    """Nobody watches."""
+
+    def stage(self, name: str, total: int | None, unit: str) -> None:
+        pass
+
+    def advance(self, done: int) -> None:
+        pass

@@ -1,0 +1,72 @@
+"""What a user can choose: frozen, checked once, saved with what was made by it."""
+
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from manyhands.errors import UsageError
+
+LabelScheme = Literal["auto", "polarity", "polarity-strict", "stars", "as-is", "none"]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+
+
+class Settings(BaseModel):
+    """The manners all settings share: no change after the check, no unknown names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def checked(cls, **values: Any) -> Self:
+        """Build, with a user's mistakes told in one sentence.
+
+        >>> TextSettings.checked(punctation="drop")
+        Traceback (most recent call last):
+        manyhands.errors.UsageError: there is no setting 'punctation'; did you mean 'punctuation'?
+        """
+        for name in values:
+            if name not in cls.model_fields:
+                raise UsageError(f"there is no setting '{name}'; {_nearest(name, list(cls.model_fields))}")
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            name = ".".join(str(part) for part in first["loc"]) or "settings"
+            raise UsageError(f"{name}: {first['msg']}, not {first['input']!r}") from None
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    close = get_close_matches(name, known, n=1)
+    return f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(known)}"
+
+
+class TextSettings(Settings):
+    """How raw text becomes tokens; saved with every dataset and model."""
+
+    lower: bool = True
+    punctuation: Literal["token", "drop"] = "token"
+    html: bool = True
+
+
+class PrepareSettings(Settings):
+    """All that decides what a dataset holds; nothing that only decides how fast it is made."""
+
+    format: str = "auto"
+    text_field: str | None = None
+    label_field: str | None = None
+    weight_field: str | None = None
+    labels: LabelScheme = "auto"
+    deduplicate: bool = True
+    vocabulary: Annotated[int, Field(ge=1, le=2**31)] = 1_000_000
+    min_count: Annotated[int, Field(ge=1)] = 1
+    valid: Fraction = 0.1
+    test: Fraction = 0.1
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    max_rejected: Fraction = 0.01
+    text: TextSettings = TextSettings()
+
+    @model_validator(mode="after")
+    def _leave_something_to_train_on(self) -> Self:
+        if self.valid + self.test >= 1:
+            raise ValueError("valid and test together leave nothing to train on")
+        return self

@@ -1,0 +1,260 @@
+"""Raw text to normalised text: tokens in lower case with one space between them.
+
+A word is a run of letters and digits, with the apostrophes inside it ("don't"). Every other
+visible character is a token of its own or, with ``punctuation="drop"``, a gap: words are
+never glued together, and no word is ever left out.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from manyhands.kernel import Bytes, Hashes, Ints, kernel
+from manyhands.settings import TextSettings
+from manyhands.text.characters import (
+    MARK,
+    SIGN,
+    SINGLE,
+    SKIP,
+    SPACE,
+    WORD,
+    Codes,
+    characters,
+    entities,
+    name_hash,
+)
+from manyhands.text.ragged import Ragged, from_arrow, from_strings
+
+LONGEST_WORD = 128  # bytes; a longer run is cut, so that no input makes a word of megabytes
+LONGEST_ENTITY = 33  # the longest name HTML knows, and room for & and ;
+
+
+@dataclass(frozen=True)
+class Normaliser:
+    """The way from raw text to tokens, saved with every dataset and model.
+
+    >>> Normaliser(TextSettings())("It's GOOD.Bad<br />&amp; not 4.5!")
+    "it's good . bad & not 4 . 5 !"
+    >>> Normaliser(TextSettings(punctuation="drop"))("Don't! (ever) 'quote' good.bad")
+    "don't ever quote good bad"
+    """
+
+    settings: TextSettings
+
+    def __call__(self, text: str) -> str:
+        return self.strings(from_strings([text]))[0]
+
+    def strings(self, texts: Ragged) -> list[str]:
+        return self.ragged(texts).strings()
+
+    def arrow(self, texts: pa.Array) -> Ragged:
+        """Normalise an Arrow array of strings; a null gives an empty text."""
+        return self.ragged(from_arrow(texts))
+
+    def ragged(self, texts: Ragged) -> Ragged:
+        """Normalise many texts (valid UTF-8) at once, without the GIL."""
+        table, names = characters(self.settings.lower), entities()
+        out = np.empty(2 * texts.size + 1, np.uint8)
+        offsets = np.empty(len(texts) + 1, np.int64)
+        _normalise(
+            texts.data,
+            texts.offsets,
+            table.kinds,
+            table.lower,
+            names.names,
+            names.first,
+            names.second,
+            self.settings.html,
+            self.settings.punctuation == "drop",
+            out,
+            offsets,
+        )
+        return Ragged(out[: offsets[-1]], offsets)
+
+
+@kernel
+def _decode(data: Bytes, i: int) -> tuple[int, int]:
+    """The code point at ``i`` of valid UTF-8, and where the next one begins."""
+    lead = int(data[i])
+    if lead < 0x80:
+        return lead, i + 1
+    if lead < 0xE0:
+        return (lead & 0x1F) << 6 | int(data[i + 1]) & 0x3F, i + 2
+    if lead < 0xF0:
+        return (lead & 0x0F) << 12 | (int(data[i + 1]) & 0x3F) << 6 | int(data[i + 2]) & 0x3F, i + 3
+    high = (lead & 0x07) << 18 | (int(data[i + 1]) & 0x3F) << 12
+    return high | (int(data[i + 2]) & 0x3F) << 6 | int(data[i + 3]) & 0x3F, i + 4
+
+
+@kernel
+def _encode(code: int, out: Bytes, at: int) -> int:
+    """Write ``code`` as UTF-8 at ``at``; returns where the next one goes."""
+    if code < 0x80:
+        out[at] = code
+        return at + 1
+    if code < 0x800:
+        out[at] = 0xC0 | code >> 6
+        out[at + 1] = 0x80 | code & 0x3F
+        return at + 2
+    if code < 0x10000:
+        out[at] = 0xE0 | code >> 12
+        out[at + 1] = 0x80 | code >> 6 & 0x3F
+        out[at + 2] = 0x80 | code & 0x3F
+        return at + 3
+    out[at] = 0xF0 | code >> 18
+    out[at + 1] = 0x80 | code >> 12 & 0x3F
+    out[at + 2] = 0x80 | code >> 6 & 0x3F
+    out[at + 3] = 0x80 | code & 0x3F
+    return at + 4
+
+
+@kernel
+def _line_break_end(data: Bytes, i: int, end: int) -> int:
+    """Where the ``<br>``, ``<BR/>`` or ``<br />`` that begins at ``i`` ends; ``i`` if none does."""
+    if i + 3 >= end or data[i + 1] | 0x20 != 0x62 or data[i + 2] | 0x20 != 0x72:
+        return i
+    j = i + 3
+    while j < end and data[j] == 0x20:
+        j += 1
+    if j < end and data[j] == 0x2F:
+        j += 1
+    return j + 1 if j < end and data[j] == 0x3E else i
+
+
+@kernel
+def _numbered_entity(data: Bytes, start: int, end: int) -> int:
+    """The code point of ``39`` or ``x27``, between ``&#`` and ``;``; -1 if it is none."""
+    base = 16 if start < end and data[start] | 0x20 == 0x78 else 10
+    if base == 16:
+        start += 1
+    code = 0
+    for i in range(start, end):
+        digit = int(data[i]) - 0x30
+        if digit > 9:
+            digit = (int(data[i]) | 0x20) - 0x57
+        if digit < 0 or digit >= base or (base == 16 and digit > 9 and data[i] < 0x41):
+            return -1
+        code = code * base + digit
+        if code > 0x10FFFF:
+            return -1
+    return code if start < end and code > 0 and not 0xD800 <= code < 0xE000 else -1
+
+
+@kernel
+def _entity(
+    data: Bytes, i: int, end: int, names: Hashes, first: Codes, second: Codes
+) -> tuple[int, int, int]:
+    """The one or two code points of the entity at ``i`` and where it ends; ``i`` if it is none."""
+    stop = min(end, i + LONGEST_ENTITY)
+    j = i + 1
+    while j < stop and data[j] != 0x3B:
+        j += 1
+    if j >= stop:
+        return 0, 0, i
+    if data[i + 1] == 0x23:
+        code = _numbered_entity(data, i + 2, j)
+        return (code, 0, j + 1) if code >= 0 else (0, 0, i)
+    wanted = name_hash(data, i + 1, j)
+    at = np.searchsorted(names, wanted)
+    if at < len(names) and names[at] == wanted:
+        return int(first[at]), int(second[at]), j + 1
+    return 0, 0, i
+
+
+@kernel
+def _begins_word(data: Bytes, i: int, end: int, kinds: Bytes) -> bool:
+    return i < end and kinds[_decode(data, i)[0]] == WORD
+
+
+@kernel
+def _normalise(
+    data: Bytes,
+    starts: Ints,
+    kinds: Bytes,
+    lower: Codes,
+    names: Hashes,
+    first: Codes,
+    second: Codes,
+    html: bool,
+    drop_signs: bool,
+    out: Bytes,
+    offsets: Ints,
+) -> None:
+    """Write the normalised texts one after the other to ``out``, which must hold 2 n + 1 bytes."""
+    plain, small = _byte_tables(kinds, lower)
+    at = 0
+    offsets[0] = 0
+    for text in range(len(starts) - 1):
+        begin = at
+        run = 0  # bytes of the word being written; at 0, what was written ends in a space or is empty
+        i, end = starts[text], starts[text + 1]
+        while i < end:
+            byte = data[np.uint64(i)]  # unsigned: a signed index might count from the end
+            kind = plain[byte]
+            if kind <= WORD:
+                # Letters and blanks, without a branch for where a word ends: mispredicting
+                # that cost half of the time. A blank is written, and overwritten if it is
+                # the second.
+                out[np.uint64(at)] = small[byte]
+                at += kind | (run > 0)
+                run = (run + 1) * kind
+                i += 1
+                if run >= LONGEST_WORD:
+                    at, run = _close(out, at, run)
+                continue
+            if html and byte == 0x3C:  # <
+                stop = _line_break_end(data, i, end)
+                if stop > i:
+                    at, run = _close(out, at, run)
+                    i = stop
+                    continue
+            code, then, after = 0, 0, i
+            if html and byte == 0x26:  # &
+                code, then, after = _entity(data, i, end, names, first, second)
+            if after == i:
+                code, after = _decode(data, i)
+            i = after
+            if code == 0x2019:  # ’ is an apostrophe too
+                code = 0x27
+            inside = code == 0x27 and run > 0 and _begins_word(data, i, end, kinds)
+            at, run = _put(lower[code], WORD if inside else kinds[code], drop_signs, out, at, run)
+            if then:
+                at, run = _put(lower[then], kinds[then], drop_signs, out, at, run)
+        at -= at > begin and run == 0
+        offsets[text + 1] = at
+
+
+@kernel
+def _close(out: Bytes, at: int, run: int) -> tuple[int, int]:
+    """End the word being written, if there is one."""
+    if run > 0:
+        out[at] = 0x20
+        at += 1
+    return at, 0
+
+
+@kernel
+def _put(code: int, kind: int, drop_signs: bool, out: Bytes, at: int, run: int) -> tuple[int, int]:
+    """Write one character as its kind asks; returns where to write next and the word's length."""
+    if kind == SKIP or (kind == MARK and run == 0):
+        return at, run
+    if kind in (WORD, MARK):
+        after = _encode(code, out, at)
+        run += after - at
+        return _close(out, after, run) if run >= LONGEST_WORD else (after, run)
+    at, run = _close(out, at, run)
+    if kind == SINGLE or (kind == SIGN and not drop_signs):
+        return _close(out, _encode(code, out, at), 1)
+    return at, run
+
+
+@kernel
+def _byte_tables(kinds: Bytes, lower: Codes) -> tuple[Bytes, Bytes]:
+    """Kind and lower case of the bytes that stand for themselves; all others are ``SIGN``."""
+    plain = np.full(256, SIGN, np.uint8)
+    small = np.zeros(256, np.uint8)
+    for byte in range(128):
+        plain[byte] = kinds[byte]
+        small[byte] = 0x20 if kinds[byte] == SPACE else lower[byte]
+    return plain, small

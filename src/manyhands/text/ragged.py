@@ -1,0 +1,79 @@
+"""Rows of different length in two arrays: all bytes one after the other, and where each row begins."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from manyhands.kernel import Bytes, Flags, Ints, frozen
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Row ``i`` is ``data[offsets[i]:offsets[i + 1]]``.
+
+    >>> rows = from_strings(["one", "", "three"])
+    >>> len(rows), rows.size, rows.strings()
+    (3, 8, ['one', '', 'three'])
+    """
+
+    data: Bytes
+    offsets: Ints
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "data", frozen(self.data))
+        object.__setattr__(self, "offsets", frozen(self.offsets))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def size(self) -> int:
+        """Bytes in all rows."""
+        return int(self.offsets[-1] - self.offsets[0])
+
+    def lengths(self) -> Ints:
+        return np.diff(self.offsets)
+
+    def arrow(self) -> pa.Array:
+        """The same memory as an Arrow array of bytes."""
+        buffers = [None, pa.py_buffer(self.offsets), pa.py_buffer(self.data)]
+        return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self), buffers)
+
+    def arrow_text(self, usable: Flags) -> pa.Array:
+        """The same memory as an Arrow array of strings, null where the row is not ``usable``."""
+        bitmap = pa.py_buffer(np.packbits(usable, bitorder="little"))
+        offsets, data = pa.py_buffer(self.offsets), pa.py_buffer(self.data)
+        return pa.LargeStringArray.from_buffers(len(self), offsets, data, bitmap)
+
+    def strings(self) -> list[str]:
+        text = self.data.tobytes()
+        return [text[start:end].decode() for start, end in pairwise(self.offsets.tolist())]
+
+
+def from_arrow(array: pa.Array | pa.ChunkedArray) -> Ragged:
+    """The bytes of an Arrow array of strings or binaries; a null is an empty row."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    if not (wide or pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
+        array, wide = array.cast(pa.large_string()), True
+    if array.null_count:
+        array = array.cast(pa.large_binary()).fill_null(b"")
+        wide = True
+    if not len(array):
+        return Ragged(np.empty(0, np.uint8), np.zeros(1, np.int64))
+    _, offsets, data = array.buffers()
+    starts = np.frombuffer(offsets, np.int64 if wide else np.int32)
+    starts = starts[array.offset : array.offset + len(array) + 1]
+    letters = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    return Ragged(letters, starts.astype(np.int64, copy=False))
+
+
+def from_strings(texts: Sequence[str | bytes]) -> Ragged:
+    encoded = [text.encode() if isinstance(text, str) else text for text in texts]
+    offsets = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum([len(text) for text in encoded], out=offsets[1:])
+    return Ragged(np.frombuffer(b"".join(encoded), np.uint8), offsets)

@@ -1,0 +1,72 @@
+"""Checks of raw bytes before they are taken for text."""
+
+import numpy as np
+
+from manyhands.kernel import Bytes, Flags, Ints, kernel
+from manyhands.text.hashing import eight
+from manyhands.text.ragged import Ragged
+
+TOPS = np.uint64(0x8080808080808080)
+
+
+def valid_utf8(rows: Ragged) -> Flags:
+    """For each row, whether it is well-formed UTF-8.
+
+    >>> from manyhands.text.ragged import from_strings
+    >>> valid_utf8(from_strings(["né", b"n\\xe9", b"\\xed\\xa0\\x80", b"\\xf0\\x9f"])).tolist()
+    [True, False, False, False]
+    """
+    out = np.empty(len(rows), np.bool_)
+    _valid(rows.data, rows.offsets, out)
+    return out
+
+
+def blank(rows: Ragged) -> Flags:
+    """For each row, whether it holds nothing but ASCII blanks and line ends."""
+    out = np.empty(len(rows), np.bool_)
+    _blank(rows.data, rows.offsets, out)
+    return out
+
+
+@kernel
+def _blank(data: Bytes, offsets: Ints, out: Flags) -> None:
+    for row in range(len(out)):
+        i, end = offsets[row], offsets[row + 1]
+        while i < end and data[i] <= 0x20:
+            i += 1
+        out[row] = i == end
+
+
+@kernel
+def _valid(data: Bytes, offsets: Ints, out: Flags) -> None:
+    for row in range(len(out)):
+        i, end = offsets[row], offsets[row + 1]
+        while i < end:
+            if i + 8 <= end and not eight(data, i) & TOPS:
+                i += 8
+                continue
+            length = _character(data, i, end)
+            if not length:
+                break
+            i += length
+        out[row] = i == end
+
+
+@kernel
+def _character(data: Bytes, i: int, end: int) -> int:
+    """The length of the well-formed character at ``i``; 0 if it is none."""
+    lead = data[i]
+    if lead < 0x80:
+        return 1
+    length = 2 if 0xC2 <= lead < 0xE0 else 3 if 0xE0 <= lead < 0xF0 else 4 if 0xF0 <= lead < 0xF5 else 0
+    if not length or i + length > end:
+        return 0
+    for k in range(1, length):
+        if data[i + k] & 0xC0 != 0x80:
+            return 0
+    second = data[i + 1]  # no overlong forms, no surrogates, nothing past U+10FFFF
+    if (lead == 0xE0 and second < 0xA0) or (lead == 0xED and second >= 0xA0):
+        return 0
+    if (lead == 0xF0 and second < 0x90) or (lead == 0xF4 and second >= 0x90):
+        return 0
+    return length
