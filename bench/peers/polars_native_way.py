@@ -40,13 +40,13 @@ def read_reviews(source: Path) -> pl.DataFrame:
 
 def frequent_words(words: pl.LazyFrame) -> pl.DataFrame:
     """The vocabulary with its ids, the most frequent word first."""
-    last = FIRST_WORD_ID + pl.len()
+    end = FIRST_WORD_ID + pl.len()
     return (
         words.group_by("word")
         .agg(count=pl.len())
         .sort("count", "word", descending=[True, False])
         .head(VOCABULARY_SIZE)
-        .select("word", id=pl.int_range(FIRST_WORD_ID, last, dtype=pl.Int32))
+        .select("word", id=pl.int_range(FIRST_WORD_ID, end, dtype=pl.Int32))
         .collect(engine="streaming")
     )
 

@@ -137,7 +137,7 @@ def _partitions(given: list[Given], resources: Resources) -> int:
         compressed = item.file.name.lower().endswith((*COMPRESSED_SUFFIXES, ".parquet"))
         expected += size * (SPREAD_OF_COMPRESSION if compressed else 1)
     each = min(PARTITION_BYTES, resources.memory_bytes // 16 // resources.threads)
-    return min(PREFIXES, max(2 * resources.threads, 1 << (expected // each).bit_length()))
+    return min(PREFIXES, 1 << max(expected // each, 2 * resources.threads - 1).bit_length())
 
 
 def _check(read: Read, settings: PrepareSettings) -> None:

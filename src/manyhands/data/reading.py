@@ -60,14 +60,14 @@ class _Tally:
 
 
 class Reader:
-    """Reads all files into a spool of ``partitions`` partitions (a power of two)."""
+    """Reads all files into a spool of ``partitions`` partitions (a power of two, at least 2)."""
 
     def __init__(self, settings: PrepareSettings, spool: Spool, tables: WordTables, partitions: int) -> None:
         self._settings = settings
         self._normaliser = Normaliser(settings.text)
         self._spool = spool
         self._tables = tables
-        self._shift = np.uint64(64 - (partitions.bit_length() - 1)) if partitions > 1 else None
+        self._shift = np.uint64(65 - partitions.bit_length())
         self._read: Read | None = None
 
     def read(self, given: list[Given], resources: Resources, progress: Progress) -> Read:
@@ -133,7 +133,7 @@ class Reader:
             Ragged(tokens.view(np.uint8), offsets * 4).arrow().take(rows),
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=ROW)
-        self._spool.add({p: batch.slice(start, end - start) for p, start, end in bounds})
+        self._spool.add({partition: batch.slice(start, count) for partition, start, count in bounds})
         rejected = [(int(records.lines[row]), reason) for row, reason in bad.items()]
         rejected += [(lost.line, lost.reason) for lost in records.lost]
         read = len(empty) + len(records.lost)
@@ -142,14 +142,12 @@ class Reader:
     def _by_partition(
         self, rows: npt.NDArray[np.int64], high: npt.NDArray[np.uint64]
     ) -> tuple[npt.NDArray[np.int64], list[tuple[int, int, int]]]:
-        """The rows sorted by partition, and each partition with its beginning and end among them."""
-        if self._shift is None:
-            return rows, [(0, 0, len(rows))] if len(rows) else []
+        """The rows sorted by partition, and for each partition where it begins and how many it has."""
         partition = (high[rows] >> self._shift).astype(np.int64)
         order = np.argsort(partition, kind="stable")
-        present, starts = np.unique(partition[order], return_index=True)
-        ends = np.r_[starts[1:], len(rows)]
-        return rows[order], list(zip(present.tolist(), starts.tolist(), ends.tolist(), strict=True))
+        present, starts, counts = np.unique(partition[order], return_index=True, return_counts=True)
+        bounds = zip(present.tolist(), starts.tolist(), counts.tolist(), strict=True)
+        return rows[order], list(bounds)
 
 
 def _texts(records: Records) -> tuple[Ragged, dict[int, str]]:

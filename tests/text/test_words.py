@@ -1,0 +1,47 @@
+"""Numbering words beside a Python dict, and the vocabulary on disk."""
+
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manyhands.text.ragged import from_strings
+from manyhands.text.vocabulary import UNKNOWN, Vocabulary, most_frequent
+from manyhands.text.words import WordTable
+
+words = st.text(st.characters(exclude_categories=["Z", "C"], exclude_characters=" "), min_size=1, max_size=20)
+rows_of_words = st.lists(st.lists(words, max_size=12), min_size=1, max_size=12)
+
+
+@given(rows_of_words)
+def test_numbers_are_those_of_a_dict(rows: list[list[str]]) -> None:
+    table = WordTable()
+    numbers, offsets = table.number(from_strings([" ".join(row) for row in rows]))
+    expected: dict[str, int] = {}
+    flat = [expected.setdefault(word, len(expected)) for row in rows for word in row]
+    assert numbers.tolist() == flat
+    assert np.diff(offsets).tolist() == [len(row) for row in rows]
+    assert table.words().strings() == list(expected)
+
+
+def test_a_table_grows_past_its_first_size() -> None:
+    many = [f"word{n}" for n in range(300_000)]
+    table = WordTable()
+    first, _ = table.number(from_strings([" ".join(many)]))
+    again, _ = table.number(from_strings(many[::-1]))
+    assert first.tolist() == list(range(300_000))
+    assert again.tolist() == first.tolist()[::-1]
+    assert table.words().strings() == many
+
+
+def test_vocabulary_round_trip(tmp_path: Path) -> None:
+    counted = (from_strings(['"', "é", "b", "a", "日", "rare"]), np.array([9, 7, 5, 5, 3, 1]))
+    vocabulary = most_frequent([counted], 5, 2, 1 << 30, tmp_path)
+    assert vocabulary.words.to_pylist() == ['"', "é", "a", "b", "日"]
+    vocabulary.save(tmp_path)
+    opened = Vocabulary.load(tmp_path)
+    assert opened.words.to_pylist() == vocabulary.words.to_pylist()
+    assert opened.counts.tolist() == [9, 7, 5, 5, 3]
+    assert opened.ids_of(from_strings(["a", "rare", '"', "zzz"])).tolist() == [5, UNKNOWN, 3, UNKNOWN]
+    assert opened.word(5) == "a" and opened.id_of["日"] == 7 and opened.ids == 8
