@@ -37,7 +37,11 @@ def cut(data: bytes, step: int, cutter=cut_lines) -> tuple[list[bytes], list[int
     return records, lines, rejected
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8")), max_size=20), st.integers(1, 40), st.booleans())
+@given(
+    st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8")), max_size=20),
+    st.integers(1, 40),
+    st.booleans(),
+)
 def test_lines(texts: list[str], step: int, ends: bool) -> None:
     data = "\n".join(texts).encode() + (b"\n" if ends else b"")
     records, lines, rejected = cut(data, step)

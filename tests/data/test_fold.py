@@ -25,7 +25,9 @@ RANK = np.arange(5, dtype=np.int32)
 
 
 def batch_of(items: list[tuple[int, int, int, int, float]]) -> pa.RecordBatch:
-    columns = [pa.array(column, field.type) for column, field in zip(zip(*items, strict=True), ROW, strict=False)]
+    columns = [
+        pa.array(column, field.type) for column, field in zip(zip(*items, strict=True), ROW, strict=False)
+    ]
     empty = [pa.array([0] * len(items), pa.uint16()), pa.array([b""] * len(items), pa.large_binary())]
     return pa.RecordBatch.from_arrays(columns + empty, schema=ROW)
 

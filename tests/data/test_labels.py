@@ -5,7 +5,9 @@ import pyarrow as pa
 from manyhands.data.labels import NEUTRAL, NO_LABEL, LabelBook
 
 
-def classes(scheme: str, labels: list[str | None], rates_stars: bool = True) -> tuple[list[list[int]], list[str], dict[int, str]]:
+def classes(
+    scheme: str, labels: list[str | None], rates_stars: bool = True
+) -> tuple[list[list[int]], list[str], dict[int, str]]:
     book = LabelBook(scheme)  # type: ignore[arg-type]
     ids, bad = book.ids(pa.array(labels), len(labels))
     found = book.classes(rates_stars)

@@ -35,7 +35,9 @@ lines = st.lists(
 
 def checksums(dataset: manyhands.Dataset) -> dict[str, str]:
     facts = {part.name: part.sha256 for part in dataset.manifest.parts}
-    return facts | {name: file.sha256 for name, file in dataset.manifest.files.items() if name != "rejected.csv"}
+    return facts | {
+        name: file.sha256 for name, file in dataset.manifest.files.items() if name != "rejected.csv"
+    }
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
@@ -61,7 +63,9 @@ def test_the_ledger_adds_up_and_order_does_not_matter(tmp_path: Path, rows: list
 
 def test_rows_survive_the_round_trip(tmp_path: Path) -> None:
     rows = reviews(3000)
-    dataset = manyhands.prepare(str(write_jsonl(tmp_path / "r.jsonl", rows)), tmp_path / "out", labels="stars")
+    dataset = manyhands.prepare(
+        str(write_jsonl(tmp_path / "r.jsonl", rows)), tmp_path / "out", labels="stars"
+    )
     found = {}
     for split in SPLITS:
         part = dataset[split]
@@ -97,7 +101,9 @@ def test_the_same_text_keeps_its_split_whatever_stands_around_it(tmp_path: Path)
 
     def split_of(dataset: manyhands.Dataset) -> dict[str, str]:
         return {
-            " ".join(dataset.vocabulary.word(t) for t in tokens): split for split in SPLITS for tokens in dataset[split]
+            " ".join(dataset.vocabulary.word(t) for t in tokens): split
+            for split in SPLITS
+            for tokens in dataset[split]
         }
 
     small, large = split_of(half), split_of(whole)
@@ -111,7 +117,9 @@ def test_the_same_text_keeps_its_split_whatever_stands_around_it(tmp_path: Path)
 
 def test_given_files_keep_their_split_and_nothing_is_trained_on_what_is_tested(tmp_path: Path) -> None:
     train = write_jsonl(tmp_path / "train.jsonl", [*reviews(200), ("shared text", 1)])
-    test = write_jsonl(tmp_path / "test.jsonl", [("shared text", 5), ("only in test", 5), ("only in test", 1)])
+    test = write_jsonl(
+        tmp_path / "test.jsonl", [("shared text", 5), ("only in test", 5), ("only in test", 1)]
+    )
     dataset = manyhands.prepare(str(train), tmp_path / "out", test_files=[str(test)], labels="stars")
     assert dataset.manifest.splits["test"] == 2
     assert dataset.manifest.ledger.duplicates == 2
@@ -167,17 +175,25 @@ def tiny_tables(tables: WordTables, table_bytes: int, real=WordTables.__init__) 
 
 def test_weights(tmp_path: Path) -> None:
     path = tmp_path / "w.jsonl"
-    rows = [{"text": "same", "label": "a", "w": 1}, {"text": "same", "label": "a", "w": 2}, {"text": "one", "label": "b", "w": 0.5}]
+    rows = [
+        {"text": "same", "label": "a", "w": 1},
+        {"text": "same", "label": "a", "w": 2},
+        {"text": "one", "label": "b", "w": 0.5},
+    ]
     rows += [{"text": "bad weight", "label": "a", "w": weight} for weight in (-1, "x", None)]
     path.write_text("\n".join(map(json.dumps, rows)))
-    dataset = manyhands.prepare(str(path), tmp_path / "out", weight_field="w", max_rejected=1, valid=0, test=0)
+    dataset = manyhands.prepare(
+        str(path), tmp_path / "out", weight_field="w", max_rejected=1, valid=0, test=0
+    )
     assert sorted(dataset["train"].weights.tolist()) == [0.5, 1.5]
     assert dataset.manifest.rejections == {"the weight is not a number from 0 up": 3}
 
 
 def test_several_labels(tmp_path: Path) -> None:
     path = tmp_path / "m.txt"
-    path.write_text("__label__b __label__a first text\n__label__c , second text\n__label__a third\nno label\n" * 1)
+    path.write_text(
+        "__label__b __label__a first text\n__label__c , second text\n__label__a third\nno label\n" * 1
+    )
     dataset = manyhands.prepare(str(path), tmp_path / "out", max_rejected=0.5, valid=0, test=0)
     assert dataset.label_names == ["a", "b", "c"] and dataset.manifest.labels.several
     train = dataset["train"]

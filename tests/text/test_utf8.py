@@ -16,7 +16,8 @@ def decodes(row: bytes) -> bool:
 
 
 mixed = st.lists(
-    st.one_of(st.binary(max_size=6), st.text(max_size=6).map(str.encode), st.just(b"plain letters")), max_size=6
+    st.one_of(st.binary(max_size=6), st.text(max_size=6).map(str.encode), st.just(b"plain letters")),
+    max_size=6,
 ).map(b"".join)
 
 

@@ -1,6 +1,7 @@
 """The ``manyhands`` command: its verbs, and how errors become exit codes."""
 
 import os
+import signal
 import sys
 import traceback
 
@@ -25,24 +26,31 @@ for verb in (prepare, inspect, export, sample, doctor):
 
 def run() -> None:
     """Run the command line and exit with the code that tells what happened."""
-    code = 0
+    code = _run()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: Ctrl-C must not change the code now
+    sys.exit(code)
+
+
+def _run() -> int:
     try:
         code = app(standalone_mode=False) or 0
     except ManyhandsError as error:
-        code = _say(str(error), error.exit_code)
+        return _say(str(error), error.exit_code)
     except typer.Exit as leaving:
         code = leaving.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        code = _say("interrupted; nothing was left half-made", INTERRUPTED)
+        code = INTERRUPTED
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except Exception as error:
         if hasattr(error, "format_message"):  # the command line itself was wrong
-            code = _say(f"{error.format_message()}; see manyhands --help", 2)
-        else:
-            traceback.print_exc()
-            code = _say("this is a bug in manyhands; please report the lines above and `manyhands doctor`", 1)
-    sys.exit(code)
+            return _say(f"{error.format_message()}; see manyhands --help", 2)
+        traceback.print_exc()
+        return _say("this is a bug in manyhands; please report the lines above and `manyhands doctor`", 1)
+    if code == INTERRUPTED:
+        return _say("interrupted; nothing was left half-made", INTERRUPTED)
+    return int(code)
 
 
 def _say(message: str, code: int) -> int:

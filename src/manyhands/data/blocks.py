@@ -16,7 +16,7 @@ from manyhands.text.hashing import eight
 from manyhands.text.ragged import Ragged
 
 BLOCK_BYTES = 8 << 20
-LONGEST_RECORD_BYTES = 32 << 20
+LONGEST_RECORD_BYTES = 8 << 20
 BOM = b"\xef\xbb\xbf"
 NEWLINE, QUOTE = 0x0A, 0x22
 NEWLINES = np.uint64(0x0A0A0A0A0A0A0A0A)

@@ -13,7 +13,7 @@ import numpy as np
 
 from manyhands.data.dataset import Dataset, Tokens
 from manyhands.data.files import cannot_write
-from manyhands.data.store import flush
+from manyhands.data.store import flush, new_hdf5
 from manyhands.errors import UsageError
 from manyhands.kernel import Ints, kernel
 from manyhands.records import SPLITS, Progress, Silent
@@ -61,7 +61,7 @@ def _write(dataset: Dataset, path: Path, length: int, parts: int, progress: Prog
     bounds = [len(dataset) * part // parts for part in range(parts + 1)]
     dtype = np.dtype("<u2" if dataset.vocabulary.ids <= 1 << 16 else "<u4")
     progress.stage("writing", len(dataset), "rows")
-    with h5py.File(path, "w") as file:
+    with new_hdf5(path) as file:
         tables = [
             file.create_dataset(str(part), (bounds[part + 1] - bounds[part], length + 1), dtype)
             for part in range(parts)

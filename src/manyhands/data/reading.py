@@ -5,13 +5,14 @@ text is taken apart once; the later passes deal in numbers alone.
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from manyhands.data.files import InputFile
+from manyhands.data.files import InputFile, InputStream
 from manyhands.data.fold import ROW
 from manyhands.data.labels import LabelBook
 from manyhands.data.parallel import side_by_side
@@ -90,13 +91,14 @@ class Reader:
     def _pieces(self, given: list[Given], progress: Progress) -> Iterator[tuple[Piece, int]]:
         finished = 0
         for item in given:
-            source, stream = open_source(item.file, self._settings)
-            self._settle(source)
-            for piece in source.pieces():
-                yield piece, item.origin
-                progress.advance(finished + stream.position())
+            with closing(InputStream(item.file)) as stream:
+                if stream.head():  # an empty file tells nothing of its format
+                    source = open_source(stream, self._settings)
+                    self._settle(source)
+                    for piece in source.pieces():
+                        yield piece, item.origin
+                        progress.advance(finished + stream.position())
             finished += item.file.size or 0
-            stream.close()
 
     def _settle(self, source: Source) -> None:
         """Decide on the labels by the first file."""
@@ -130,7 +132,7 @@ class Reader:
             labels[rows],
             weights[rows],
             np.full(len(rows), table, np.uint16),
-            Ragged(tokens.view(np.uint8), offsets * 4).arrow().take(rows),
+            Ragged(tokens.view(np.uint8), offsets * 4).take(rows).arrow(),
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=ROW)
         self._spool.add({partition: batch.slice(start, count) for partition, start, count in bounds})

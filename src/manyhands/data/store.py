@@ -8,6 +8,9 @@ HDF5 only to learn where each array lies. ``dataset.h5`` shows all parts as one 
 
 import hashlib
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +41,19 @@ def parts_needed(tokens: int) -> int:
     return min(MOST_PARTS, 1 << max(0, (tokens - 1) // PART_TOKENS).bit_length())
 
 
+@contextmanager
+def new_hdf5(path: Path) -> Iterator[h5py.File]:
+    """A new HDF5 file of a format that does not change with the library's version."""
+    try:
+        with h5py.File(path, "w", libver="v110", alignment_threshold=1, alignment_interval=ALIGNMENT) as file:
+            yield file
+    except (RuntimeError, OSError) as error:  # HDF5 tells a full disk as text
+        number = re.search(r"errno = (\d+)", str(error))
+        if not number:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
+
+
 class PartWriter:
     """An HDF5 file whose arrays are laid out first and filled in any order, from any thread."""
 
@@ -45,9 +61,7 @@ class PartWriter:
         self.plan = plan
         self.path = folder / plan.name
         self._places: dict[str, int] = {}
-        with h5py.File(
-            self.path, "w", libver="v110", alignment_threshold=1, alignment_interval=ALIGNMENT
-        ) as file:
+        with new_hdf5(self.path) as file:
             for name, length in plan.shapes.items():
                 self._places[name] = _lay_out(file, name, length, plan.dtypes[name])
         self._descriptor = os.open(self.path, os.O_WRONLY)
@@ -90,7 +104,7 @@ def _create(
 
 def write_whole(folder: Path, plans: list[PartPlan]) -> None:
     """``dataset.h5``: a group for each split, in which every array of its parts stands as one."""
-    with h5py.File(folder / WHOLE, "w", libver="v110") as file:
+    with new_hdf5(folder / WHOLE) as file:
         for split in dict.fromkeys(plan.split for plan in plans):
             group = file.create_group(split)
             parts = [plan for plan in plans if plan.split == split]

@@ -27,7 +27,7 @@ class WordTables:
     def mine(self) -> tuple[int, WordTable]:
         """This thread's table; a new one when it has grown past its share of the memory."""
         table: WordTable | None = getattr(self._local, "table", None)
-        if table is None or table.nbytes > self._table_bytes:
+        if table is None or table.full or table.nbytes > self._table_bytes:
             table = self._local.table = WordTable()
             with self._lock:
                 self._tables.append(table)

@@ -27,6 +27,7 @@ from manyhands.text.characters import (
 from manyhands.text.ragged import Ragged, from_arrow, from_strings
 
 LONGEST_WORD = 128  # bytes; a longer run is cut, so that no input makes a word of megabytes
+SPARE = 8  # bytes behind the last text, so that readers may load eight bytes anywhere
 LONGEST_ENTITY = 33  # the longest name HTML knows, and room for & and ;
 
 
@@ -55,7 +56,7 @@ class Normaliser:
     def ragged(self, texts: Ragged) -> Ragged:
         """Normalise many texts (valid UTF-8) at once, without the GIL."""
         table, names = characters(self.settings.lower), entities()
-        out = np.empty(2 * texts.size + 1, np.uint8)
+        out = np.empty(2 * texts.size + 1 + SPARE, np.uint8)
         offsets = np.empty(len(texts) + 1, np.int64)
         _normalise(
             texts.data,
@@ -70,7 +71,7 @@ class Normaliser:
             out,
             offsets,
         )
-        return Ragged(out[: offsets[-1]], offsets)
+        return Ragged(out[: offsets[-1] + SPARE], offsets)
 
 
 @kernel

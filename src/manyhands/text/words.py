@@ -10,18 +10,23 @@ from manyhands.text.ragged import Ragged
 Numbers = npt.NDArray[np.uint32]
 
 BLANK = 0x20
+FULL_WORDS = 1 << 22  # take a new table past this: numbers have 24 bits, and one row may add 2^23
 BLANKS = np.uint64(0x2020202020202020)
 ONES = np.uint64(0x0101010101010101)
 TOPS = np.uint64(0x8080808080808080)
+ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 ONE, SEVEN, EIGHT, TOP_BYTE = (np.uint64(n) for n in (1, 7, 8, 56))
-EMPTY = -1
+NUMBER = np.uint64(0xFFFFFF)
+TAG = ~NUMBER
+EMPTY = ALL  # no word has the last number
 
 
 class WordTable:
     """Gives every distinct word a number, in order of appearance.
 
-    Words are told apart by 64 bits of hash: among ten million words, two share theirs once
-    in 400,000 corpora.
+    A slot of the table holds 40 bits of a word's hash and the 24 bits of its number; the other
+    24 bits of the hash are where the slot stands. Words are told apart by these alone: among a
+    million, two share theirs once in ten million corpora.
 
     >>> from manyhands.text.ragged import from_strings
     >>> table = WordTable()
@@ -31,19 +36,21 @@ class WordTable:
     """
 
     def __init__(self) -> None:
-        self._hashes = np.empty(1 << 16, np.uint64)
         self._starts = np.zeros((1 << 16) + 1, np.int64)
         self._letters = np.empty(1 << 20, np.uint8)
-        self._slots = np.full(1 << 17, EMPTY, np.int32)
+        self._slots = np.full(1 << 17, EMPTY)
         self._size = 0
 
     def __len__(self) -> int:
         return self._size
 
     @property
+    def full(self) -> bool:
+        return self._size > FULL_WORDS
+
+    @property
     def nbytes(self) -> int:
-        arrays = (self._hashes, self._starts, self._letters, self._slots)
-        return sum(array.nbytes for array in arrays)
+        return self._starts.nbytes + self._letters.nbytes + self._slots.nbytes
 
     def words(self) -> Ragged:
         starts = self._starts[: self._size + 1]
@@ -61,7 +68,6 @@ class WordTable:
                 rows.data,
                 rows.offsets,
                 row,
-                self._hashes,
                 self._starts,
                 self._letters,
                 self._slots,
@@ -74,12 +80,12 @@ class WordTable:
     def _make_room(self, row_bytes: int) -> None:
         """Grow until any row of so many bytes fits: the kernel then never stops inside a row."""
         words = self._size + row_bytes // 2 + 1
-        if words > len(self._hashes):
-            length = _grown(len(self._hashes), words)
-            self._hashes = np.resize(self._hashes, length)
+        if words >= len(self._starts):
+            length = _grown(len(self._starts) - 1, words)
             self._starts = np.resize(self._starts, length + 1)
-            self._slots = np.full(2 * length, EMPTY, np.int32)
-            _fill_slots(self._hashes, self._size, self._slots)
+            slots = np.full(2 * length, EMPTY)
+            _refill(self.words().data, self._starts, self._size, slots)
+            self._slots = slots
         letters = int(self._starts[self._size]) + row_bytes
         if letters > len(self._letters):
             self._letters = np.resize(self._letters, _grown(len(self._letters), letters))
@@ -102,13 +108,14 @@ def _count_words(data: Bytes, rows: Ints, offsets: Ints) -> None:
 
 
 @kernel
-def _fill_slots(hashes: Hashes, size: int, slots: npt.NDArray[np.int32]) -> None:
-    last = len(slots) - 1
+def _refill(letters: Bytes, starts: Ints, size: int, slots: Hashes) -> None:
+    last = np.uint64(len(slots) - 1)
     for word in range(size):
-        slot = np.int64(hashes[word]) & last
+        value, _ = _hash_word(letters, starts[word], starts[word + 1])
+        slot = value & last
         while slots[slot] != EMPTY:
-            slot = (slot + 1) & last
-        slots[slot] = word
+            slot = (slot + ONE) & last
+        slots[slot] = (value & TAG) | np.uint64(word)
 
 
 @kernel
@@ -120,10 +127,13 @@ def _hash_word(data: Bytes, i: int, end: int) -> tuple[np.uint64, int]:
     """
     value = ONES
     while True:
-        if i + 8 <= end:
+        if i + 8 <= len(data):
             letters = eight(data, i)
-        else:  # pad the row's last bytes with blanks
-            letters = few(data, i, end) | BLANKS << (EIGHT * np.uint64(end - i))
+        else:
+            letters = few(data, i, len(data))
+        if i + 8 > end:  # behind the row's end, all is blank
+            outside = ALL << (EIGHT * np.uint64(end - i)) if end > i else ALL
+            letters = (letters & ~outside) | (BLANKS & outside)
         differ = letters ^ BLANKS
         found = (differ - ONES) & ~differ & TOPS  # the top bit of every byte that was a blank
         if not found:
@@ -140,10 +150,9 @@ def _number(
     data: Bytes,
     rows: Ints,
     row: int,
-    hashes: Hashes,
     starts: Ints,
     letters: Bytes,
-    slots: npt.NDArray[np.int32],
+    slots: Hashes,
     size: int,
     offsets: Ints,
     numbers: Numbers,
@@ -153,25 +162,25 @@ def _number(
     while row < len(rows) - 1:
         i, end = rows[row], rows[row + 1]
         length = end - i
-        if size + length // 2 + 1 > len(hashes) or starts[size] + length > len(letters):
+        if size + length // 2 + 1 >= len(starts) or starts[size] + length > len(letters):
             break
         at = offsets[row]
         while i < end:
             first = i
             value, i = _hash_word(data, i, end)
-            slot = value & last
-            word = slots[slot]
-            while word != EMPTY and hashes[np.uint64(word)] != value:
+            slot, tag = value & last, value & TAG
+            entry = slots[slot]
+            while entry & TAG != tag or entry == EMPTY:
+                if entry == EMPTY:
+                    entry = tag | np.uint64(size)
+                    slots[slot] = entry
+                    letters[starts[size] : starts[size] + i - first] = data[first:i]
+                    starts[size + 1] = starts[size] + i - first
+                    size += 1
+                    break
                 slot = (slot + ONE) & last
-                word = slots[slot]
-            if word == EMPTY:
-                word = size
-                slots[slot] = word
-                hashes[word] = value
-                letters[starts[word] : starts[word] + i - first] = data[first:i]
-                starts[word + 1] = starts[word] + i - first
-                size += 1
-            numbers[np.uint64(at)] = word
+                entry = slots[slot]
+            numbers[np.uint64(at)] = entry & NUMBER
             at += 1
             i += 1  # the blank
         row += 1

@@ -16,7 +16,7 @@ from manyhands.errors import InputError
 from manyhands.kernel import Bytes, Ints
 from manyhands.text.ragged import from_arrow
 
-TOO_LONG = "a quote is never closed, or the row is longer than 32 MiB"
+TOO_LONG = "a quote is never closed, or the row is longer than 8 MiB"
 
 
 class Delimited:
@@ -29,9 +29,9 @@ class Delimited:
         self._stream = stream
         self._delimiter = _delimiter(stream.head())
         self._names, self._has_header = self._header(fields)
-        fields = fields.found_in(self._names, stream.file.name) if self._names else fields
+        fields = fields.found_in(self._names, stream.file.name)
         for name in filter(None, (fields.text, fields.label, fields.weight)):
-            if self._names and name not in self._names:
+            if name not in self._names:
                 raise InputError(f"{stream.file.name}: no column '{name}' among {', '.join(self._names)}")
         self._fields = fields
         self.rates_stars = fields.label in STAR_NAMES

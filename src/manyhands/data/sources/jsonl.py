@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from manyhands.data.blocks import Block, blocks, cut_lines
 from manyhands.data.files import InputStream
-from manyhands.data.sources.loose import loose_to_json
+from manyhands.data.sources.loose import looks_loose, loose_to_json
 from manyhands.data.sources.source import SEPARATOR, STAR_NAMES, Fields, Piece, Records
 from manyhands.errors import InputError
 from manyhands.kernel import Flags
@@ -33,9 +33,7 @@ class JsonLines:
 
     def __init__(self, stream: InputStream, fields: Fields) -> None:
         self._stream = stream
-        if head := stream.head():
-            fields = fields.found_in(_names(head, stream.file.name), stream.file.name)
-        self._fields = fields
+        self._fields = fields = fields.found_in(_names(stream.head(), stream.file.name), stream.file.name)
         self.rates_stars = fields.label in STAR_NAMES
 
     @classmethod
@@ -43,7 +41,7 @@ class JsonLines:
         return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"")
 
     def pieces(self) -> Iterator[Piece]:
-        for block in blocks(self._stream, cut_lines, "the line is longer than 32 MiB"):
+        for block in blocks(self._stream, cut_lines, "the line is longer than 8 MiB"):
             yield partial(self._parse, block)
 
     def _parse(self, block: Block) -> Records:
@@ -52,10 +50,10 @@ class JsonLines:
         usable = whole & ~blank(rows)
         table = self._extract(rows, usable)
         broken = usable & ~_flags(table["valid"])
-        if broken.any():
-            loose = loose_to_json(rows, broken)
-            mended = self._extract(loose, valid_utf8(loose)).filter(broken)
-            columns = [pc.replace_with_mask(table[name], broken, mended[name]) for name in table.column_names]
+        loose = broken & looks_loose(rows)
+        if loose.any():
+            mended = self._extract(loose_to_json(rows, loose), loose).filter(loose)
+            columns = [pc.replace_with_mask(table[name], loose, mended[name]) for name in table.column_names]
             table = pa.RecordBatch.from_arrays(columns, table.column_names)
             broken = usable & ~_flags(table["valid"])
         missing = usable & ~broken & _flags(table["text"].is_null())

@@ -33,7 +33,7 @@ class Labelled:
         return head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(PREFIX)
 
     def pieces(self) -> Iterator[Piece]:
-        for block in blocks(self._stream, cut_lines, "the line is longer than 32 MiB"):
+        for block in blocks(self._stream, cut_lines, "the line is longer than 8 MiB"):
             yield partial(self._parse, block)
 
     def _parse(self, block: Block) -> Records:

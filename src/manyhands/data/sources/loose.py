@@ -9,8 +9,23 @@ import numpy as np
 from manyhands.kernel import Bytes, Flags, Ints, kernel
 from manyhands.text.ragged import Ragged
 
-DOUBLE, SINGLE, BACKSLASH = 0x22, 0x27, 0x5C
+BRACE, DOUBLE, SINGLE, BACKSLASH = 0x7B, 0x22, 0x27, 0x5C
 LETTER_U, LETTER_X = 0x75, 0x78
+
+
+def looks_loose(rows: Ragged) -> Flags:
+    """Whether each row begins like the ``repr`` of a dict: its first key in single quotes."""
+    out = np.empty(len(rows), np.bool_)
+    _looks_loose(rows.data, rows.offsets, out)
+    return out
+
+
+@kernel
+def _looks_loose(data: Bytes, rows: Ints, out: Flags) -> None:
+    for row in range(len(out)):
+        i = rows[row]
+        short = rows[row + 1] - i < 4
+        out[row] = not short and data[i] == BRACE and (data[i + 1] == SINGLE or data[i + 2] == SINGLE)
 
 
 def loose_to_json(rows: Ragged, chosen: Flags) -> Ragged:

@@ -86,15 +86,13 @@ class Source(Protocol):
     def pieces(self) -> Iterator[Piece]: ...
 
 
-def open_source(file: InputFile, settings: PrepareSettings) -> tuple[Source, InputStream]:
+def open_source(stream: InputStream, settings: PrepareSettings) -> Source:
     """The source that fits the file: the one asked for, or the first that knows it."""
-    stream = InputStream(file)
-    name = settings.format if settings.format != "auto" else _recognise(file, stream.head())
-    fields = Fields(
-        settings.text_field, settings.label_field, settings.weight_field, settings.labels != "none"
-    )
+    name = settings.format if settings.format != "auto" else _recognise(stream.file, stream.head())
+    labelled = settings.labels != "none"
+    fields = Fields(settings.text_field, settings.label_field, settings.weight_field, labelled)
     source: Source = load(SOURCES, "format", name)(stream, fields)
-    return source, stream
+    return source
 
 
 def _recognise(file: InputFile, head: bytes) -> str:

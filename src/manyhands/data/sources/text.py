@@ -28,7 +28,7 @@ class PlainText:
         return True
 
     def pieces(self) -> Iterator[Piece]:
-        for block in blocks(self._stream, cut_documents, "no blank in 32 MiB"):
+        for block in blocks(self._stream, cut_documents, "no blank in 8 MiB"):
             yield partial(self._parse, block)
 
     def _parse(self, block: Block) -> Records:

@@ -1,0 +1,208 @@
+"""A user's mistakes, through the command line: one sentence, the right exit code, nothing half-made."""
+
+import gzip
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import manyhands as library
+from tests.conftest import Outcome, reviews, write_jsonl
+
+Run = Callable[..., Outcome]
+
+
+def refused(outcome: Outcome, code: int, *parts: str) -> None:
+    """One sentence on standard error that holds ``parts``; no traceback, nothing on standard output."""
+    assert outcome.code == code, outcome
+    assert outcome.err.startswith("manyhands: ") and outcome.err.count("\n") == 1, outcome.err
+    assert "Traceback" not in outcome.err and not outcome.out
+    for part in parts:
+        assert part in outcome.err, outcome.err
+
+
+def only(folder: Path, *names: str) -> None:
+    assert sorted(path.name for path in folder.iterdir()) == sorted(names)
+
+
+def test_missing_file_and_pattern(manyhands: Run, tmp_path: Path) -> None:
+    refused(manyhands("prepare", "nowhere.jsonl", "--out", "out"), 3, "nowhere.jsonl does not exist")
+    refused(manyhands("prepare", "*.jsonl", "--out", "out"), 3, "no file matches *.jsonl")
+    only(tmp_path)
+
+
+def test_wrong_usage(manyhands: Run) -> None:
+    refused(manyhands("prepare", "x.jsonl"), 2, "--out")
+    refused(manyhands("prepare", "x.jsonl", "--out", "o", "--lables", "stars"), 2, "--lables")
+    refused(manyhands("nonsense"), 2, "nonsense")
+    refused(manyhands("sample", "--rows", "many"), 2, "--rows many")
+
+
+def test_a_folder_that_exists_already(manyhands: Run, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "r.jsonl", reviews(20))
+    assert manyhands("prepare", "r.jsonl", "--out", "out").code == 0
+    before = (tmp_path / "out" / "manifest.json").read_bytes()
+    refused(manyhands("prepare", "r.jsonl", "--out", "out"), 2, "exists already", "--overwrite")
+    assert (tmp_path / "out" / "manifest.json").read_bytes() == before
+    assert manyhands("prepare", "r.jsonl", "--out", "out", "--overwrite", "--seed", "5").code == 0
+    assert (tmp_path / "out" / "manifest.json").read_bytes() != before
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "precious.txt").write_text("not a dataset")
+    refused(manyhands("prepare", "r.jsonl", "--out", "mine", "--overwrite"), 2, "is no dataset")
+    only(tmp_path, "r.jsonl", "out", "mine")
+    only(tmp_path / "mine", "precious.txt")
+
+
+def test_an_empty_folder_may_become_a_dataset(manyhands: Run, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "r.jsonl", reviews(20))
+    (tmp_path / "out").mkdir()
+    assert manyhands("prepare", "r.jsonl", "--out", "out").code == 0
+    assert len(library.open_dataset(tmp_path / "out")) == 20
+
+
+def test_truncated_and_broken_compression(manyhands: Run, tmp_path: Path) -> None:
+    data = gzip.compress(
+        b"\n".join(json.dumps({"reviewText": t, "overall": s}).encode() for t, s in reviews(5000))
+    )
+    (tmp_path / "short.json.gz").write_bytes(data[:-100])
+    refused(manyhands("prepare", "short.json.gz", "--out", "out"), 3, "short.json.gz is cut short")
+    (tmp_path / "bad.json.gz").write_bytes(data[:3000] + b"garbage" + data[3007:])
+    refused(manyhands("prepare", "bad.json.gz", "--out", "out"), 3, "bad.json.gz cannot be read")
+    only(tmp_path, "short.json.gz", "bad.json.gz")
+
+
+def test_a_line_of_100_megabytes(manyhands: Run, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "r.jsonl", reviews(200))
+    with (tmp_path / "r.jsonl").open("a") as file:
+        file.write('{"overall": 5, "reviewText": "' + "word " * 20_000_000 + '"}\n')
+        file.write('{"overall": 5, "reviewText": "after the long one"}\n')
+    outcome = manyhands("prepare", "r.jsonl", "--out", "out", "--json")
+    assert outcome.code == 0, outcome
+    manifest = json.loads(outcome.out)
+    assert manifest["ledger"] == {"read": 202, "kept": 201, "duplicates": 0, "empty": 0, "rejected": 1}
+    assert (tmp_path / "out" / "rejected.csv").read_text().splitlines()[1].startswith('"r.jsonl",201,')
+
+
+def test_missing_fields(manyhands: Run, tmp_path: Path) -> None:
+    (tmp_path / "odd.jsonl").write_text('{"words": "some text", "points": 3}\n' * 3)
+    refused(
+        manyhands("prepare", "odd.jsonl", "--out", "out"), 3, "odd.jsonl", "words, points", "--text-field"
+    )
+    refused(
+        manyhands("prepare", "odd.jsonl", "--out", "out", "--text-field", "words"),
+        3,
+        "--label-field",
+        "--labels none",
+    )
+    chosen = ("--text-field", "words", "--label-field", "points", "--labels", "stars")
+    assert manyhands("prepare", "odd.jsonl", "--out", "out", *chosen).code == 0
+    (tmp_path / "plain.jsonl").write_text("this is not JSON\n")
+    refused(manyhands("prepare", "plain.jsonl", "--out", "o2"), 3, "plain.jsonl line 1", "--format")
+    (tmp_path / "odd.csv").write_text("a,b\n1,2\n")
+    refused(
+        manyhands("prepare", "odd.csv", "--out", "o2", "--text-field", "c", "--label-field", "a"),
+        3,
+        "no column 'c'",
+    )
+
+
+def test_labels_out_of_range(manyhands: Run, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "r.jsonl", [("fine words", 5), ("too good", 11)])
+    outcome = manyhands("prepare", "r.jsonl", "--out", "out")
+    refused(outcome, 3, "1 of 2 rows", "r.jsonl line 2", "the label '11' is not a whole number of stars")
+    only(tmp_path, "r.jsonl")
+
+
+def test_rows_with_a_wrong_number_of_columns(manyhands: Run, tmp_path: Path) -> None:
+    rows = "".join(f'"{1 + n % 2}","text number {n}"\n' for n in range(300))
+    (tmp_path / "y.csv").write_text(rows + '"1","a","b"\n"2"\n"1","fine again"\n')
+    outcome = manyhands("prepare", "y.csv", "--out", "out", "--labels", "polarity", "--json")
+    assert outcome.code == 0, outcome
+    assert json.loads(outcome.out)["rejections"] == {"1 columns, not 2": 1, "3 columns, not 2": 1}
+    rejected = (tmp_path / "out" / "rejected.csv").read_text().splitlines()
+    assert [line.split(",")[1] for line in rejected[1:]] == ["301", "302"]
+
+
+@pytest.mark.parametrize("verb", ["prepare", "sample", "export"])
+def test_no_space_left(tmp_path: Path, verb: str) -> None:
+    """A limit on the size of files fails a write as a full disk does."""
+    library.sample(20_000, tmp_path / "raw.jsonl")
+    if verb == "export":
+        library.prepare(str(tmp_path / "raw.jsonl"), tmp_path / "data")
+    arguments = {
+        "prepare": ["prepare", "raw.jsonl", "--out", "out"],
+        "sample": ["sample", "--rows", "20000", "--out", "out.jsonl"],
+        "export": ["export", "data", "--to", "out.h5"],
+    }[verb]
+    before = sorted(path.name for path in tmp_path.iterdir())
+    done = subprocess.run(
+        [sys.executable, "-m", "manyhands", *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000)),
+        check=False,
+    )
+    refused(Outcome(done.returncode, done.stdout, done.stderr), 2, "no space left")
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_place_that_cannot_be_written(manyhands: Run, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "r.jsonl", reviews(5))
+    (tmp_path / "file").write_text("in the way")
+    refused(manyhands("prepare", "r.jsonl", "--out", "file/out"), 2, "file/out cannot be written")
+    refused(manyhands("prepare", "r.jsonl", "--out", "file"), 2, "is no dataset")
+
+
+def test_damaged_datasets(manyhands: Run, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "r.jsonl", reviews(50))
+    assert manyhands("prepare", "r.jsonl", "--out", "out").code == 0
+    assert "every checksum is right" in manyhands("inspect", "out", "--verify").out
+    part = tmp_path / "out" / "train-000.h5"
+    whole = part.read_bytes()
+    part.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert manyhands("inspect", "out").code == 0
+    refused(manyhands("inspect", "out", "--verify"), 3, "train-000.h5", "wrong checksum")
+    part.write_bytes(whole[:-1])
+    refused(manyhands("inspect", "out"), 3, "train-000.h5", "bytes", "prepare the dataset again")
+    part.write_bytes(b"x" * len(whole))
+    refused(manyhands("inspect", "out"), 3, "train-000.h5", "damaged")
+    part.unlink()
+    refused(manyhands("inspect", "out"), 3, "train-000.h5", "missing")
+    manifest = tmp_path / "out" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace("train-000.h5", "../r.jsonl"))
+    refused(manyhands("inspect", "out"), 3, "no manifest")
+    manifest.unlink()
+    refused(manyhands("inspect", "out"), 3, "holds no manifest", "prepare")
+    refused(manyhands("inspect", "nowhere"), 3, "does not exist")
+
+
+def test_a_url_without_its_extra(manyhands: Run) -> None:
+    hidden = "import sys; sys.modules['s3fs'] = None; sys.argv = ['manyhands', 'prepare', 's3://b/x', '--out', 'o']; "
+    done = subprocess.run(
+        [sys.executable, "-c", hidden + "from manyhands.cli.main import run; run()"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    refused(Outcome(done.returncode, done.stdout, done.stderr), 4, "pip install 'manyhands[s3]'")
+
+
+def test_output_can_be_piped_to_something_that_stops_reading(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m manyhands sample --rows 100000 | head -n 2"
+    done = subprocess.run(command, shell=True, capture_output=True, cwd=tmp_path, timeout=60, check=False)
+    assert done.stdout.count(b"\n") == 2 and not done.stderr, done.stderr
+
+
+def test_input_is_never_touched(manyhands: Run, tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "r.jsonl", reviews(50))
+    os.chmod(path, 0o444)
+    before = (path.read_bytes(), path.stat().st_mtime_ns)
+    assert manyhands("prepare", "r.jsonl", "--out", "out").code == 0
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
