@@ -1,11 +1,13 @@
 """Peer: preparation the seed's way, Hadoop streaming on one machine.
 
 Python mappers write `text TAB rating` lines, the Unix `sort` brings equal texts together, Python reducers
-fold them, and rows of 100 ids and a label go into HDF5 in chunks of one row. Two processes work at each
-stage. The seed's faults (lowest rating for the mode, reducers overwriting each other) are not repeated.
+fold them, and rows of 100 ids and a label go into HDF5 in chunks of one row. So many processes work at each
+stage as the environment variable PROCESSES says, one by default. The seed's faults (lowest rating for the
+mode, reducers overwriting each other) are not repeated.
 """
 
 import json
+import os
 import subprocess
 import tempfile
 import zlib
@@ -36,7 +38,7 @@ from rules import (
     vocabulary,
 )
 
-PROCESSES = 2
+PROCESSES = int(os.environ.get("PROCESSES", "1"))
 LENGTH = 100
 BATCH_ROWS = 4096
 

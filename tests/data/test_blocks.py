@@ -2,6 +2,7 @@
 
 import csv
 import io
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ def cut(data: bytes, step: int, cutter=cut_lines) -> tuple[list[bytes], list[int
     for block in blocks(FakeStream(data, step), cutter, "too long"):
         assert isinstance(block, Block)
         text, offsets = block.rows.data.tobytes(), block.rows.offsets.tolist()
-        records += [text[a:b] for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+        records += [text[a:b] for a, b in pairwise(offsets)]
         lines += block.lines.tolist()
         rejected += [rejection.line for rejection in block.rejected]
     return records, lines, rejected

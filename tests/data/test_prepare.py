@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.conftest import reviews, write_jsonl
 
 import manyhands
 from manyhands.data.spool import Spool
 from manyhands.data.wordtables import WordTables
 from manyhands.errors import InputError, UsageError
 from manyhands.records import SPLITS
-from tests.conftest import reviews, write_jsonl
 
 texts = st.one_of(
     st.sampled_from(["good", "Good!", "bad", "not good", "", " ", "\x00", "<br />"]),

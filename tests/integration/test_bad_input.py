@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -10,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.conftest import Outcome, reviews, write_jsonl
 
 import manyhands as library
-from tests.conftest import Outcome, reviews, write_jsonl
 
 Run = Callable[..., Outcome]
 
@@ -184,7 +183,7 @@ def test_damaged_datasets(manyhands: Run, tmp_path: Path) -> None:
 
 
 def test_a_url_without_its_extra(manyhands: Run) -> None:
-    hidden = "import sys; sys.modules['s3fs'] = None; sys.argv = ['manyhands', 'prepare', 's3://b/x', '--out', 'o']; "
+    hidden = "import sys; sys.modules['s3fs'] = None; sys.argv[1:] = ['prepare', 's3://b/x', '--out', 'o']; "
     done = subprocess.run(
         [sys.executable, "-c", hidden + "from manyhands.cli.main import run; run()"],
         capture_output=True,
@@ -202,7 +201,7 @@ def test_output_can_be_piped_to_something_that_stops_reading(tmp_path: Path) -> 
 
 def test_input_is_never_touched(manyhands: Run, tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "r.jsonl", reviews(50))
-    os.chmod(path, 0o444)
+    path.chmod(0o444)
     before = (path.read_bytes(), path.stat().st_mtime_ns)
     assert manyhands("prepare", "r.jsonl", "--out", "out").code == 0
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before

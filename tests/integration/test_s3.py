@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.conftest import need, reviews
 
 import manyhands
 from manyhands.errors import InputError, UsageError
-from tests.conftest import need, reviews
 
 KEY, SECRET = "test-key", "test-secret-test-secret"
 
@@ -111,7 +111,7 @@ def test_from_a_bucket_to_a_bucket(bucket: str, tmp_path: Path) -> None:
 def test_what_is_not_there(bucket: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no file matches"):
         manyhands.prepare(f"{bucket}/nothing/*.jsonl", tmp_path / "out")
-    with pytest.raises(InputError, match="does not exist|no manifest"):
+    with pytest.raises(InputError, match=r"does not exist|no manifest"):
         manyhands.open_dataset(f"{bucket}/nothing")
     with pytest.raises(InputError):
         manyhands.prepare("s3://no-such-bucket/x.jsonl", tmp_path / "out")

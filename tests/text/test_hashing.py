@@ -19,7 +19,7 @@ def test_digest_is_murmur3(rows: list[bytes]) -> None:
 def test_fractions_are_even_and_fixed() -> None:
     _, low = digests(from_strings([str(n) for n in range(100_000)]))
     drawn = fractions(low, seed=0)
-    assert 0 <= drawn.min() and drawn.max() < 1
+    assert drawn.min() >= 0 and drawn.max() < 1
     assert np.abs(np.histogram(drawn, 10, (0, 1))[0] - 10_000).max() < 400
     assert not np.array_equal(drawn, fractions(low, seed=1))
     assert fractions(np.array([1, 2], np.uint64), 7).round(6).tolist() == [0.038361, 0.250615]

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import traceback
+from types import FrameType
 
 import typer
 
@@ -24,33 +25,42 @@ for verb in (prepare, inspect, export, sample, doctor):
     verb.add_to(app)
 
 
+class _Interrupt(BaseException):
+    """Ctrl-C. Not Python's own KeyboardInterrupt: some libraries catch that one, or turn it into another."""
+
+    happened = False
+
+
 def run() -> None:
     """Run the command line and exit with the code that tells what happened."""
+    signal.signal(signal.SIGINT, _interrupt)
     code = _run()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: Ctrl-C must not change the code now
     sys.exit(code)
 
 
+def _interrupt(signal_number: int, frame: FrameType | None) -> None:
+    _Interrupt.happened = True
+    raise _Interrupt
+
+
 def _run() -> int:
     try:
-        code = app(standalone_mode=False) or 0
-    except ManyhandsError as error:
-        return _say(str(error), error.exit_code)
+        return int(app(standalone_mode=False) or 0)
     except typer.Exit as leaving:
-        code = leaving.exit_code
-    except (KeyboardInterrupt, typer.Abort):
-        code = INTERRUPTED
+        return leaving.exit_code
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:
+    except (Exception, _Interrupt) as error:
+        if _Interrupt.happened:
+            return _say("interrupted; nothing was left half-made", INTERRUPTED)
+        if isinstance(error, ManyhandsError):
+            return _say(str(error), error.exit_code)
         if hasattr(error, "format_message"):  # the command line itself was wrong
             return _say(f"{error.format_message()}; see manyhands --help", 2)
         traceback.print_exc()
         return _say("this is a bug in manyhands; please report the lines above and `manyhands doctor`", 1)
-    if code == INTERRUPTED:
-        return _say("interrupted; nothing was left half-made", INTERRUPTED)
-    return int(code)
 
 
 def _say(message: str, code: int) -> int:

@@ -130,6 +130,6 @@ def _count_words(
 ) -> None:
     """Offsets are in bytes, four a token."""
     for row in rows:
-        base = bases[row]
+        base = np.uint64(bases[row])
         for i in range(offsets[row] // 4, offsets[row + 1] // 4):
-            counts[base + tokens[i]] += 1
+            counts[base + np.uint64(tokens[i])] += 1

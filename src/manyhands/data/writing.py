@@ -145,9 +145,10 @@ def _look_up(
     out: npt.NDArray[np.uint32],
 ) -> None:
     """Offsets are in bytes, four a token."""
-    at = 0
+    at = np.uint64(0)
     for row in rows:
-        base = bases[row]
-        for i in range(offsets[row] // 4, offsets[row + 1] // 4):
-            out[at] = ids[base + numbers[i]]
-            at += 1
+        base, start = np.uint64(bases[row]), np.uint64(offsets[row] // 4)
+        length = np.uint64(offsets[row + 1] // 4) - start
+        for i in range(length):
+            out[at + i] = ids[base + np.uint64(numbers[start + i])]
+        at += length

@@ -25,6 +25,7 @@ from manyhands.text.characters import (
     name_hash,
 )
 from manyhands.text.ragged import Ragged, from_arrow, from_strings
+from manyhands.text.utf8 import decode, encode
 
 LONGEST_WORD = 128  # bytes; a longer run is cut, so that no input makes a word of megabytes
 SPARE = 8  # bytes behind the last text, so that readers may load eight bytes anywhere
@@ -72,42 +73,6 @@ class Normaliser:
             offsets,
         )
         return Ragged(out[: offsets[-1] + SPARE], offsets)
-
-
-@kernel
-def _decode(data: Bytes, i: int) -> tuple[int, int]:
-    """The code point at ``i`` of valid UTF-8, and where the next one begins."""
-    lead = int(data[i])
-    if lead < 0x80:
-        return lead, i + 1
-    if lead < 0xE0:
-        return (lead & 0x1F) << 6 | int(data[i + 1]) & 0x3F, i + 2
-    if lead < 0xF0:
-        return (lead & 0x0F) << 12 | (int(data[i + 1]) & 0x3F) << 6 | int(data[i + 2]) & 0x3F, i + 3
-    high = (lead & 0x07) << 18 | (int(data[i + 1]) & 0x3F) << 12
-    return high | (int(data[i + 2]) & 0x3F) << 6 | int(data[i + 3]) & 0x3F, i + 4
-
-
-@kernel
-def _encode(code: int, out: Bytes, at: int) -> int:
-    """Write ``code`` as UTF-8 at ``at``; returns where the next one goes."""
-    if code < 0x80:
-        out[at] = code
-        return at + 1
-    if code < 0x800:
-        out[at] = 0xC0 | code >> 6
-        out[at + 1] = 0x80 | code & 0x3F
-        return at + 2
-    if code < 0x10000:
-        out[at] = 0xE0 | code >> 12
-        out[at + 1] = 0x80 | code >> 6 & 0x3F
-        out[at + 2] = 0x80 | code & 0x3F
-        return at + 3
-    out[at] = 0xF0 | code >> 18
-    out[at + 1] = 0x80 | code >> 12 & 0x3F
-    out[at + 2] = 0x80 | code >> 6 & 0x3F
-    out[at + 3] = 0x80 | code & 0x3F
-    return at + 4
 
 
 @kernel
@@ -165,7 +130,7 @@ def _entity(
 
 @kernel
 def _begins_word(data: Bytes, i: int, end: int, kinds: Bytes) -> bool:
-    return i < end and kinds[_decode(data, i)[0]] == WORD
+    return i < end and kinds[decode(data, i)[0]] == WORD
 
 
 @kernel
@@ -214,7 +179,7 @@ def _normalise(
             if html and byte == 0x26:  # &
                 code, then, after = _entity(data, i, end, names, first, second)
             if after == i:
-                code, after = _decode(data, i)
+                code, after = decode(data, i)
             i = after
             if code == 0x2019:  # ’ is an apostrophe too
                 code = 0x27
@@ -241,12 +206,12 @@ def _put(code: int, kind: int, drop_signs: bool, out: Bytes, at: int, run: int) 
     if kind == SKIP or (kind == MARK and run == 0):
         return at, run
     if kind in (WORD, MARK):
-        after = _encode(code, out, at)
+        after = encode(code, out, at)
         run += after - at
         return _close(out, after, run) if run >= LONGEST_WORD else (after, run)
     at, run = _close(out, at, run)
     if kind == SINGLE or (kind == SIGN and not drop_signs):
-        return _close(out, _encode(code, out, at), 1)
+        return _close(out, encode(code, out, at), 1)
     return at, run
 
 

@@ -1,4 +1,4 @@
-"""Checks of raw bytes before they are taken for text."""
+"""UTF-8: checks of raw bytes before they are taken for text, and single characters."""
 
 import numpy as np
 
@@ -70,3 +70,39 @@ def _character(data: Bytes, i: int, end: int) -> int:
     if (lead == 0xF0 and second < 0x90) or (lead == 0xF4 and second >= 0x90):
         return 0
     return length
+
+
+@kernel
+def decode(data: Bytes, i: int) -> tuple[int, int]:
+    """The code point at ``i`` of valid UTF-8, and where the next one begins."""
+    lead = int(data[i])
+    if lead < 0x80:
+        return lead, i + 1
+    if lead < 0xE0:
+        return (lead & 0x1F) << 6 | int(data[i + 1]) & 0x3F, i + 2
+    if lead < 0xF0:
+        return (lead & 0x0F) << 12 | (int(data[i + 1]) & 0x3F) << 6 | int(data[i + 2]) & 0x3F, i + 3
+    high = (lead & 0x07) << 18 | (int(data[i + 1]) & 0x3F) << 12
+    return high | (int(data[i + 2]) & 0x3F) << 6 | int(data[i + 3]) & 0x3F, i + 4
+
+
+@kernel
+def encode(code: int, out: Bytes, at: int) -> int:
+    """Write ``code`` as UTF-8 at ``at``; returns where the next one goes."""
+    if code < 0x80:
+        out[at] = code
+        return at + 1
+    if code < 0x800:
+        out[at] = 0xC0 | code >> 6
+        out[at + 1] = 0x80 | code & 0x3F
+        return at + 2
+    if code < 0x10000:
+        out[at] = 0xE0 | code >> 12
+        out[at + 1] = 0x80 | code >> 6 & 0x3F
+        out[at + 2] = 0x80 | code & 0x3F
+        return at + 3
+    out[at] = 0xF0 | code >> 18
+    out[at + 1] = 0x80 | code >> 12 & 0x3F
+    out[at + 2] = 0x80 | code >> 6 & 0x3F
+    out[at + 3] = 0x80 | code & 0x3F
+    return at + 4

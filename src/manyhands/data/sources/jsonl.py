@@ -1,32 +1,29 @@
 """JSON lines: Amazon's reviews, Yelp's, or any object a line; also McAuley's loose Python dicts."""
 
-import ast
 import json
-import threading
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from manyhands.data.blocks import Block, blocks, cut_lines
 from manyhands.data.files import InputStream
+from manyhands.data.sources.fields import find_fields, values
 from manyhands.data.sources.loose import looks_loose, loose_to_json
 from manyhands.data.sources.source import SEPARATOR, STAR_NAMES, Fields, Piece, Records
 from manyhands.errors import InputError
 from manyhands.kernel import Flags
-from manyhands.text.ragged import Ragged, from_arrow
+from manyhands.text.ragged import Ragged, from_arrow, from_strings
 from manyhands.text.utf8 import blank, valid_utf8
 
 LINES_LOOKED_AT = 100  # to find the fields
-_engine = threading.local()
 
 
 class JsonLines:
-    """One object a line, read by DuckDB's JSON parser straight from the block's memory."""
+    """One object a line; its wanted fields are found without parsing into objects."""
 
     suffixes = (".jsonl", ".json", ".ndjson")
     labelled = True
@@ -48,60 +45,53 @@ class JsonLines:
         rows, fields = block.rows, self._fields
         whole = valid_utf8(rows)
         usable = whole & ~blank(rows)
-        table = self._extract(rows, usable)
-        broken = usable & ~_flags(table["valid"])
-        loose = broken & looks_loose(rows)
+        loose = usable & looks_loose(rows)
         if loose.any():
-            mended = self._extract(loose_to_json(rows, loose), loose).filter(loose)
-            columns = [pc.replace_with_mask(table[name], loose, mended[name]) for name in table.column_names]
-            table = pa.RecordBatch.from_arrays(columns, table.column_names)
-            broken = usable & ~_flags(table["valid"])
-        missing = usable & ~broken & _flags(table["text"].is_null())
+            rows = loose_to_json(rows, loose)
+        names = [name for name in (fields.text, fields.label, fields.weight) if name]
+        found = find_fields(rows, usable, names)
+        columns = {
+            name: values(rows, found, k).arrow_text(found.kinds[:, k] >= 0) for k, name in enumerate(names)
+        }
+        broken = usable & ~found.accepted
+        if broken.any():
+            columns, broken = _last_word(rows, broken, columns)
+        missing = usable & ~broken & ~columns[names[0]].is_valid().to_numpy(zero_copy_only=False)
         bad = dict.fromkeys(np.flatnonzero(~whole).tolist(), "not valid UTF-8")
         bad |= dict.fromkeys(np.flatnonzero(broken).tolist(), "not valid JSON")
         bad |= dict.fromkeys(np.flatnonzero(missing).tolist(), f"no field '{fields.text}'")
         return Records(
             block.file,
             block.lines,
-            from_arrow(table["text"]),
-            _lists_joined(table["label"]) if fields.label else None,
-            table["weight"] if fields.weight else None,
+            from_arrow(columns[names[0]]),
+            _lists_joined(columns[fields.label]) if fields.label else None,
+            columns[fields.weight] if fields.weight else None,
             bad,
             block.rejected,
         )
 
-    def _extract(self, rows: Ragged, usable: Flags) -> pa.RecordBatch:
-        """Columns ``valid``, ``text``, ``label`` and ``weight``, a row for each line."""
-        if not hasattr(_engine, "connection"):
-            _engine.connection = duckdb.connect(config={"threads": 1})
-        wanted = (self._fields.text, self._fields.label, self._fields.weight)
-        pointers = ", ".join(_pointer(name) for name in wanted)
-        lines = pa.table({"line": rows.arrow_text(usable)})
-        table = (
-            _engine.connection.from_arrow(lines)
-            .query(
-                "lines",
-                f"""
-            SELECT found IS NOT NULL AS valid, found[1] AS text, found[2] AS label, found[3] AS weight
-            FROM (SELECT CASE WHEN json_valid(line) THEN json_extract_string(line, [{pointers}]) END
-                  AS found FROM lines)
-            """,
-            )
-            .to_arrow_table()
-        )
-        columns = [column.combine_chunks() for column in table.columns]
-        return pa.RecordBatch.from_arrays(columns, table.column_names)
+
+def _last_word(
+    rows: Ragged, unsure: Flags, columns: dict[str, pa.Array]
+) -> tuple[dict[str, pa.Array], Flags]:
+    """What Python's parser makes of the lines that the scanner did not take; it takes very few."""
+    numbers = np.flatnonzero(unsure)
+    objects = [_object(line) for line in rows.take(numbers).strings()]
+    broken = unsure.copy()
+    broken[numbers] = [found is None for found in objects]
+    if not broken[numbers].all():
+        for name, column in columns.items():
+            read = pa.array([_as_text((found or {}).get(name)) for found in objects], pa.large_string())
+            columns[name] = pc.replace_with_mask(column, unsure, read)
+    return columns, broken
 
 
-def _pointer(name: str | None) -> str:
-    """The field as a JSON pointer in SQL, so that dots and quotes in names mean nothing."""
-    escaped = (name or "").replace("~", "~0").replace("/", "~1").replace("'", "''")
-    return f"'/{escaped}'"
-
-
-def _flags(column: pa.Array) -> Flags:
-    flags: Flags = column.to_numpy(zero_copy_only=False)
-    return flags
+def _as_text(value: Any) -> str | None:
+    """A value as the scanner would give it; half of a surrogate pair becomes a question mark."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text.encode(errors="replace").decode()
 
 
 def _lists_joined(labels: pa.Array) -> pa.Array:
@@ -124,18 +114,21 @@ def _names(head: bytes, file: str) -> list[str]:
     """The field names of the first lines that can be read."""
     names: dict[str, None] = {}
     for line in head.decode("utf-8-sig", "replace").splitlines()[:LINES_LOOKED_AT]:
-        names |= dict.fromkeys(_object(line))
+        rows = from_strings([line])
+        names |= dict.fromkeys(_object(loose_to_json(rows, looks_loose(rows)).strings()[0]) or {})
     if not names:
         raise InputError(f"{file} line 1: not JSON, one object a line; name its format with --format")
     return list(names)
 
 
-def _object(line: str) -> dict[str, Any]:
-    for parse in (json.loads, ast.literal_eval):
-        try:
-            found = parse(line)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            continue
-        if isinstance(found, dict):
-            return found
-    return {}
+def _object(line: str) -> dict[str, Any] | None:
+    """The object on a line; None if it is no JSON. Any other value has no fields."""
+    try:
+        found = json.loads(line, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else {}
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")

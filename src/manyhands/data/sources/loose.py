@@ -29,15 +29,14 @@ def _looks_loose(data: Bytes, rows: Ints, out: Flags) -> None:
 
 
 def loose_to_json(rows: Ragged, chosen: Flags) -> Ragged:
-    """The ``chosen`` rows rewritten; the others become empty.
+    """The ``chosen`` rows rewritten; the others stay as they are.
 
     >>> from manyhands.text.ragged import from_strings
     >>> line = from_strings(["{'a': 'it\\\\'s \\"so\\"', u'b': \\"don't\\", 'c': True, 'd': '\\\\xe9'}"])
     >>> print(loose_to_json(line, np.array([True])).strings()[0])
     {"a": "it's \\"so\\"", "b": "don't", "c": true, "d": "\\u00e9"}
     """
-    lengths = np.where(chosen, rows.lengths(), 0)
-    out = np.empty(2 * int(lengths.sum()) + 1, np.uint8)
+    out = np.empty(2 * rows.size + 1, np.uint8)
     offsets = np.zeros(len(rows) + 1, np.int64)
     _rewrite(rows.data, rows.offsets, chosen, out, offsets)
     return Ragged(out[: offsets[-1]], offsets)
@@ -50,7 +49,10 @@ def _rewrite(data: Bytes, rows: Ints, chosen: Flags, out: Bytes, offsets: Ints) 
     for row in range(len(rows) - 1):
         i, end = rows[row], rows[row + 1]
         quote = 0  # the quote that will end the string we are in; 0 outside
-        while chosen[row] and i < end:
+        if not chosen[row]:
+            out[at : at + end - i] = data[i:end]
+            at, i = at + end - i, end
+        while i < end:
             byte = data[i]
             if quote and byte == BACKSLASH and i + 1 < end:
                 at, i = _escape(data, i + 1, out, at)
