@@ -28,8 +28,8 @@ def batch_of(items: list[tuple[int, int, int, int, float]]) -> pa.RecordBatch:
     columns = [
         pa.array(column, field.type) for column, field in zip(zip(*items, strict=True), ROW, strict=False)
     ]
-    empty = [pa.array([0] * len(items), pa.uint16()), pa.array([b""] * len(items), pa.large_binary())]
-    return pa.RecordBatch.from_arrays(columns + empty, schema=ROW)
+    rest = [pa.nulls(len(items), field.type) for field in list(ROW)[len(columns) :]]
+    return pa.RecordBatch.from_arrays(columns + rest, schema=ROW)
 
 
 def by_hand(items: list[tuple[int, int, int, int, float]]) -> list[tuple[tuple[int, int], int, float]]:

@@ -5,9 +5,11 @@ import signal
 import sys
 import traceback
 from types import FrameType
+from typing import Annotated
 
 import typer
 
+from manyhands import __version__
 from manyhands.cli import doctor, export, inspect, prepare, sample
 from manyhands.errors import ManyhandsError
 
@@ -15,12 +17,28 @@ INTERRUPTED = 130
 
 app = typer.Typer(
     name="manyhands",
-    help="Raw reviews in, trained text models out.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"manyhands {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Raw reviews in, trained text models out."""
+
+
 for verb in (prepare, inspect, export, sample, doctor):
     verb.add_to(app)
 

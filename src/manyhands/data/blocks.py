@@ -15,7 +15,7 @@ from manyhands.records import Rejection
 from manyhands.text.hashing import eight
 from manyhands.text.ragged import Ragged
 
-BLOCK_BYTES = 8 << 20
+BLOCK_BYTES = 4 << 20
 LONGEST_RECORD_BYTES = 8 << 20
 BOM = b"\xef\xbb\xbf"
 NEWLINE, QUOTE = 0x0A, 0x22

@@ -17,6 +17,9 @@ from manyhands.records import SPLITS, Progress, Resources
 from manyhands.settings import PrepareSettings
 from manyhands.text.hashing import fractions
 from manyhands.text.ragged import from_arrow
+from manyhands.text.words import UNIT_BYTES, Units, next_number
+
+Lengths = npt.NDArray[np.uint32]
 
 PREFIXES = 1 << PREFIX_BITS
 PREFIX_SHIFT = np.uint64(64 - PREFIX_BITS)
@@ -87,13 +90,10 @@ class Counter:
         folded = fold(batch, self._rank, self._values, self._deduplicate)
         high, low, origin = (batch[name].to_numpy()[folded.rows] for name in ("high", "low", "origin"))
         splits = self._splits(low, origin)
-        tokens = from_arrow(batch["tokens"])
+        units, bases = from_arrow(batch["units"]), self._bases[batch["table"].to_numpy()]
         train = folded.rows[splits == TRAIN]
-        table = batch["table"].to_numpy()
-        _count_words(
-            tokens.data.view(np.uint32), tokens.offsets, train, self._bases[table], self._word_counts()
-        )
-        self._add(high, splits, tokens.lengths()[folded.rows] // 4, folded.labels)
+        _count_words(units.data.view(np.uint16), units.offsets, train, bases, self._word_counts())
+        self._add(high, splits, batch["length"].to_numpy()[folded.rows], folded.labels)
         columns = [folded.rows, high, splits, folded.labels, folded.weights]
         self._kept.add({partition: pa.RecordBatch.from_arrays(columns, schema=KEPT)})
 
@@ -112,7 +112,7 @@ class Counter:
         counts: Ints = self._local.words
         return counts
 
-    def _add(self, high: Hashes, splits: npt.NDArray[np.uint8], lengths: Ints, labels: Labels) -> None:
+    def _add(self, high: Hashes, splits: npt.NDArray[np.uint8], lengths: Lengths, labels: Labels) -> None:
         cell = splits.astype(np.int64) * PREFIXES + (high >> PREFIX_SHIFT).astype(np.int64)
         rows, tokens, sizes = (
             np.bincount(cell, weights, len(SPLITS) * PREFIXES).astype(np.int64).reshape(len(SPLITS), PREFIXES)
@@ -125,11 +125,11 @@ class Counter:
 
 
 @kernel
-def _count_words(
-    tokens: npt.NDArray[np.uint32], offsets: Ints, rows: Ints, bases: Ints, counts: Ints
-) -> None:
-    """Offsets are in bytes, four a token."""
+def _count_words(units: Units, offsets: Ints, rows: Ints, bases: Ints, counts: Ints) -> None:
+    """Offsets are in bytes."""
     for row in rows:
         base = np.uint64(bases[row])
-        for i in range(offsets[row] // 4, offsets[row + 1] // 4):
-            counts[base + np.uint64(tokens[i])] += 1
+        i, end = offsets[row] // UNIT_BYTES, offsets[row + 1] // UNIT_BYTES
+        while i < end:
+            number, i = next_number(units, i)
+            counts[base + number] += 1

@@ -10,7 +10,7 @@ from manyhands.kernel import Flags, Hashes, Ints, kernel
 
 # A row on its way from reading to writing. ``origin`` is the split that the row's file was
 # given for (1 valid, 2 test), or 0 where the text decides; ``table`` is the word table that
-# numbered its ``tokens``, which are the bytes of 32-bit numbers.
+# numbered its words, ``length`` of them, whose numbers are the bytes of ``units``.
 ROW = pa.schema(
     {
         "high": pa.uint64(),
@@ -19,7 +19,8 @@ ROW = pa.schema(
         "label": pa.int32(),
         "weight": pa.float32(),
         "table": pa.uint16(),
-        "tokens": pa.large_binary(),
+        "length": pa.uint32(),
+        "units": pa.large_binary(),
     }
 )
 

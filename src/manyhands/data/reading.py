@@ -27,6 +27,7 @@ from manyhands.text.hashing import digests
 from manyhands.text.normalise import Normaliser
 from manyhands.text.ragged import Ragged, from_arrow
 from manyhands.text.utf8 import valid_utf8
+from manyhands.text.words import UNIT_BYTES
 
 PREFIX_BITS = 10  # of a row's digest; partitions and parts are runs of these 1,024 prefixes
 HOPELESS_ROWS = 10_000  # stop early where not one row of so many could be used
@@ -124,7 +125,7 @@ class Reader:
         high, low = digests(normal)
         rows, bounds = self._by_partition(np.flatnonzero(good), high)
         table, words = self._tables.mine()
-        tokens, offsets = words.number(normal)
+        numbered = words.number(normal)
         columns = [
             high[rows],
             low[rows],
@@ -132,7 +133,8 @@ class Reader:
             labels[rows],
             weights[rows],
             np.full(len(rows), table, np.uint16),
-            Ragged(tokens.view(np.uint8), offsets * 4).take(rows).arrow(),
+            numbered.lengths[rows].astype(np.uint32),
+            Ragged(numbered.units.view(np.uint8), numbered.offsets * UNIT_BYTES).take(rows).arrow(),
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=ROW)
         self._spool.add({partition: batch.slice(start, count) for partition, start, count in bounds})

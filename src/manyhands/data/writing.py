@@ -16,6 +16,7 @@ from manyhands.kernel import Ints, kernel
 from manyhands.records import SPLITS, Progress, Resources
 from manyhands.text.ragged import from_arrow
 from manyhands.text.vocabulary import Vocabulary
+from manyhands.text.words import UNIT_BYTES, Units, next_number
 
 
 def plan_parts(found: Counts, classes: Classes, vocabulary: Vocabulary) -> list[PartPlan]:
@@ -88,15 +89,14 @@ class Writer:
             return
         self._rows.drop(partition)
         row, high, split, label, weight = (kept[name].to_numpy() for name in kept.schema.names)
-        source = from_arrow(batch["tokens"])
+        stored, all_lengths = from_arrow(batch["units"]), batch["length"].to_numpy().astype(np.int64)
+        units = stored.data.view(np.uint16)
         bases = self._bases[batch["table"].to_numpy()]
         for number in range(len(SPLITS)):
             for part, chosen, prefix in self._by_part(number, np.flatnonzero(split == number), high):
-                lengths = source.lengths()[row[chosen]] // 4
+                lengths = all_lengths[row[chosen]]
                 tokens = np.empty(lengths.sum(), part.plan.dtypes["tokens"])
-                _look_up(
-                    source.data.view(np.uint32), source.offsets, row[chosen], bases, self._final_ids, tokens
-                )
+                _look_up(units, stored.offsets, row[chosen], bases, self._final_ids, tokens)
                 first = int(self._rows_before[number, prefix]) - part.plan.starts["weights"]
                 token = int(self._tokens_before[number, prefix])
                 part.write("tokens", token - part.plan.starts["tokens"], tokens)
@@ -137,18 +137,19 @@ def _before(counts: Ints) -> Ints:
 
 @kernel
 def _look_up(
-    numbers: npt.NDArray[np.uint32],
+    units: Units,
     offsets: Ints,
     rows: Ints,
     bases: Ints,
     ids: npt.NDArray[np.uint32],
     out: npt.NDArray[np.uint32],
 ) -> None:
-    """Offsets are in bytes, four a token."""
+    """Offsets are in bytes."""
     at = np.uint64(0)
     for row in rows:
-        base, start = np.uint64(bases[row]), np.uint64(offsets[row] // 4)
-        length = np.uint64(offsets[row + 1] // 4) - start
-        for i in range(length):
-            out[at + i] = ids[base + np.uint64(numbers[start + i])]
-        at += length
+        base = np.uint64(bases[row])
+        i, end = offsets[row] // UNIT_BYTES, offsets[row + 1] // UNIT_BYTES
+        while i < end:
+            number, i = next_number(units, i)
+            out[at] = ids[base + number]
+            at += np.uint64(1)

@@ -1,4 +1,11 @@
-"""Numbering words: the hash table that a thread fills while it reads texts once."""
+"""Numbering words: the hash table that a thread fills while it reads texts once.
+
+Numbers are kept in units of 16 bits: one for the first 32,768 words of a table, which are nearly
+all that a text has, two for the others. Rows on their way are half as large as they would be
+otherwise, and fresh memory is what costs most.
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -7,8 +14,9 @@ from manyhands.kernel import Bytes, Hashes, Ints, kernel
 from manyhands.text.hashing import eight, few, mix
 from manyhands.text.ragged import Ragged
 
-Numbers = npt.NDArray[np.uint32]
+Units = npt.NDArray[np.uint16]
 
+UNIT_BYTES = 2
 BLANK = 0x20
 FULL_WORDS = 1 << 22  # take a new table past this: numbers have 24 bits, and one row may add 2^23
 BLANKS = np.uint64(0x2020202020202020)
@@ -19,6 +27,15 @@ ONE, SEVEN, EIGHT, TOP_BYTE = (np.uint64(n) for n in (1, 7, 8, 56))
 NUMBER = np.uint64(0xFFFFFF)
 TAG = ~NUMBER
 EMPTY = ALL  # no word has the last number
+TWO_UNITS, FIFTEEN = np.uint64(1 << 15), np.uint64(15)
+
+
+class Numbered(NamedTuple):
+    """Rows of word numbers: the units of row ``i`` are ``units[offsets[i]:offsets[i + 1]]``."""
+
+    units: Units
+    offsets: Ints
+    lengths: Ints  # in words
 
 
 class WordTable:
@@ -30,8 +47,8 @@ class WordTable:
 
     >>> from manyhands.text.ragged import from_strings
     >>> table = WordTable()
-    >>> numbers, offsets = table.number(from_strings(["a b a", "", "b c"]))
-    >>> numbers.tolist(), offsets.tolist(), table.words().strings()
+    >>> numbered = table.number(from_strings(["a b a", "", "b c"]))
+    >>> numbered.units.tolist(), numbered.offsets.tolist(), table.words().strings()
     ([0, 1, 0, 1, 2], [0, 3, 3, 5], ['a', 'b', 'c'])
     """
 
@@ -56,11 +73,12 @@ class WordTable:
         starts = self._starts[: self._size + 1]
         return Ragged(self._letters[: starts[-1]], starts)
 
-    def number(self, rows: Ragged) -> tuple[Numbers, Ints]:
-        """The word numbers of normalised rows, and where each row's begin."""
+    def number(self, rows: Ragged) -> Numbered:
+        """The word numbers of normalised rows."""
+        lengths = np.empty(len(rows), np.int64)
+        _count_words(rows.data, rows.offsets, lengths)
+        units = np.empty(2 * int(lengths.sum()), np.uint16)
         offsets = np.zeros(len(rows) + 1, np.int64)
-        _count_words(rows.data, rows.offsets, offsets)
-        numbers = np.empty(offsets[-1], np.uint32)
         row = 0
         while row < len(rows):
             self._make_room(int(rows.offsets[row + 1] - rows.offsets[row]))
@@ -73,9 +91,9 @@ class WordTable:
                 self._slots,
                 self._size,
                 offsets,
-                numbers,
+                units,
             )
-        return numbers, offsets
+        return Numbered(units[: offsets[-1]], offsets, lengths)
 
     def _make_room(self, row_bytes: int) -> None:
         """Grow until any row of so many bytes fits: the kernel then never stops inside a row."""
@@ -98,13 +116,22 @@ def _grown(length: int, needed: int) -> int:
 
 
 @kernel
-def _count_words(data: Bytes, rows: Ints, offsets: Ints) -> None:
-    """Fill ``offsets`` with where each row's words begin: one more than its blanks, if any."""
+def _count_words(data: Bytes, rows: Ints, lengths: Ints) -> None:
+    """A row has one word more than it has blanks, unless it is empty."""
     for row in range(len(rows) - 1):
         words = rows[row + 1] > rows[row]
         for i in range(rows[row], rows[row + 1]):
             words += data[i] == BLANK
-        offsets[row + 1] = offsets[row] + words
+        lengths[row] = words
+
+
+@kernel
+def next_number(units: Units, i: int) -> tuple[np.uint64, int]:
+    """The number at unit ``i``, and where the next one begins."""
+    unit = np.uint64(units[np.uint64(i)])
+    if unit < TWO_UNITS:
+        return unit, i + 1
+    return (unit - TWO_UNITS) | np.uint64(units[np.uint64(i + 1)]) << FIFTEEN, i + 2
 
 
 @kernel
@@ -155,7 +182,7 @@ def _number(
     slots: Hashes,
     size: int,
     offsets: Ints,
-    numbers: Numbers,
+    units: Units,
 ) -> tuple[int, int]:
     """Number the words from ``row`` on, until the end or a row that might not fit; returns both."""
     last = np.uint64(len(slots) - 1)
@@ -180,8 +207,15 @@ def _number(
                     break
                 slot = (slot + ONE) & last
                 entry = slots[slot]
-            numbers[np.uint64(at)] = entry & NUMBER
-            at += 1
+            word = entry & NUMBER
+            if word < TWO_UNITS:
+                units[np.uint64(at)] = word
+                at += 1
+            else:
+                units[np.uint64(at)] = TWO_UNITS | word & (TWO_UNITS - ONE)
+                units[np.uint64(at + 1)] = word >> FIFTEEN
+                at += 2
             i += 1  # the blank
         row += 1
+        offsets[row] = at
     return row, size

@@ -21,7 +21,7 @@ QUOTE, BACKSLASH, COMMA, COLON, MINUS, POINT = 0x22, 0x5C, 0x2C, 0x3A, 0x2D, 0x2
 OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET = 0x7B, 0x7D, 0x5B, 0x5D
 ZERO, LETTER_E, LETTER_U = 0x30, 0x65, 0x75
 KEY_OR_END, KEY, VALUE_OR_END, VALUE, AFTER = range(5)
-ONES, TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+ONE, ONES, TOPS = np.uint64(1), np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 QUOTES, BACKSLASHES, BLANKS = QUOTE * ONES, BACKSLASH * ONES, 0x20 * ONES
 
 Kinds = npt.NDArray[np.int8]
@@ -89,65 +89,67 @@ def _object(
     i = _skip_blanks(data, i, end)
     if i == end or data[i] != OPEN_BRACE:
         return False
-    i += 1
-    depth, nesting, state = 1, np.uint64(1), KEY_OR_END  # nesting: a bit a level, 1 for an object
-    field = -1
+    # A bit a level says whether it is an object (1) or a list; ``field`` is the wanted one whose
+    # value is being read, or -1.
+    depth, nesting, state, field, i = 1, ONE, KEY_OR_END, -1, i + 1
     while depth:
         i = _skip_blanks(data, i, end)
         if i == end:
             return False
         byte = data[i]
-        if state in (KEY_OR_END, KEY):
-            if byte == CLOSE_BRACE and state == KEY_OR_END:
-                depth, nesting, state, i = depth - 1, nesting >> np.uint64(1), AFTER, i + 1
-                if depth == 1 and field >= 0:
-                    ends[field], field = i, -1
-                continue
-            close, kind = _string_end(data, i, end)
-            if close < 0 or kind == ESCAPED:
-                return False
-            if depth == 1:
-                field = _which(data, i + 1, close, keys, key_offsets)
-            i = _skip_blanks(data, close + 1, end)
-            if i == end or data[i] != COLON:
-                return False
-            i, state = i + 1, VALUE
-        elif state in (VALUE_OR_END, VALUE):
-            if byte in (OPEN_BRACE, OPEN_BRACKET):
-                if depth == DEEPEST:
-                    return False
-                if depth == 1 and field >= 0:
-                    starts[field], kinds[field] = i, RAW
-                depth, nesting = depth + 1, nesting << np.uint64(1) | np.uint64(byte == OPEN_BRACE)
-                state = KEY_OR_END if byte == OPEN_BRACE else VALUE_OR_END
-                i += 1
-                continue
-            if byte == CLOSE_BRACKET and state == VALUE_OR_END:
-                state = AFTER  # of an empty list, closed below
-                continue
-            close, kind = _string_end(data, i, end) if byte == QUOTE else (_scalar_end(data, i, end), RAW)
-            if close < 0:
-                return False
-            quoted = byte == QUOTE
+        closes = byte == (CLOSE_BRACE if nesting & ONE else CLOSE_BRACKET)
+        if closes and state in (KEY_OR_END, VALUE_OR_END, AFTER):
+            depth, nesting, state, i = depth - 1, nesting >> ONE, AFTER, i + 1
             if depth == 1 and field >= 0:
-                starts[field], ends[field] = i + quoted, close
-                kinds[field] = ABSENT if byte == 0x6E else kind  # null
-                if byte == 0x6E:
-                    ends[field] = starts[field]
-                field = -1
-            i, state = close + quoted, AFTER
-        else:
-            inside_object = nesting & np.uint64(1)
-            if byte == COMMA:
-                state = KEY if inside_object else VALUE
-            elif byte == (CLOSE_BRACE if inside_object else CLOSE_BRACKET):
-                depth, nesting = depth - 1, nesting >> np.uint64(1)
-                if depth == 1 and field >= 0:
-                    ends[field], field = i + 1, -1
-            else:
+                ends[field], field = i, -1
+        elif state == AFTER:
+            if byte != COMMA:
                 return False
-            i += 1
+            state, i = KEY if nesting & ONE else VALUE, i + 1
+        elif state in (KEY_OR_END, KEY):
+            key, i = _key(data, i, end, keys, key_offsets)
+            if i < 0:
+                return False
+            field, state = key if depth == 1 else field, VALUE
+        elif byte in (OPEN_BRACE, OPEN_BRACKET):
+            if depth == DEEPEST:
+                return False
+            if depth == 1 and field >= 0:
+                starts[field], kinds[field] = i, RAW
+            depth, nesting = depth + 1, nesting << ONE | np.uint64(byte == OPEN_BRACE)
+            state, i = KEY_OR_END if byte == OPEN_BRACE else VALUE_OR_END, i + 1
+        else:
+            start, stop, kind, i = _leaf(data, i, end)
+            if i < 0:
+                return False
+            if depth == 1 and field >= 0:
+                starts[field], ends[field], kinds[field], field = start, stop, kind, -1
+            state = AFTER
     return _skip_blanks(data, i, end) == end
+
+
+@kernel
+def _key(data: Bytes, i: int, end: int, keys: Bytes, key_offsets: Ints) -> tuple[int, int]:
+    """Which wanted key stands at ``i``, -1 for any other, and where its value begins; -1 if it is no key."""
+    close, kind = _string_end(data, i, end)
+    if close < 0 or kind == ESCAPED:
+        return -1, -1
+    colon = _skip_blanks(data, close + 1, end)
+    if colon == end or data[colon] != COLON:
+        return -1, -1
+    return _which(data, i + 1, close, keys, key_offsets), colon + 1
+
+
+@kernel
+def _leaf(data: Bytes, i: int, end: int) -> tuple[int, int, int, int]:
+    """The beginning, end and kind of the string, number or word at ``i``; then where to go on, or -1."""
+    if data[i] == QUOTE:
+        close, kind = _string_end(data, i, end)
+        return i + 1, close, kind, close + 1 if close >= 0 else -1
+    after = _scalar_end(data, i, end)
+    if data[i] == 0x6E:  # null
+        return i, i, ABSENT, after
+    return i, after, RAW, after
 
 
 @kernel

@@ -1,0 +1,85 @@
+"""Write what is drawn from other sources: docs/reference/cli.md from the command line's own help,
+and the README's tables from the benchmark records. With ``--check``, only say what is out of date.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from manyhands.cli.main import app
+
+ROOT = Path(__file__).parent.parent
+PLAIN = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}
+VERBS = ("prepare", "inspect", "export", "sample", "doctor")
+
+
+def command_line() -> str:
+    """The help of every verb."""
+    pages = ["# The command line\n\nMade from `--help` by `make reference`.\n"]
+    for verb in VERBS:
+        shown = CliRunner().invoke(
+            app, [verb, "--help"], env={"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}
+        )
+        help_text = "\n".join(line.rstrip() for line in shown.output.strip().splitlines())
+        pages.append(f"## manyhands {verb}\n\n```\n{help_text}\n```\n")
+    return "\n".join(pages)
+
+
+def record(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((ROOT / "bench" / "records" / f"{name}.json").read_text())
+    return found
+
+
+def tables() -> dict[str, str]:
+    """The tables of the README by name."""
+    prepare, rows, memory = record("prepare"), record("rows"), record("memory")
+    by_way = [
+        (r["way"], r["mb_per_second"], f"{r['ours_is_faster_by']} x", f"{r['peak_gb']} GB")
+        for r in prepare["results"]
+    ]
+    by_row = [(r["way"], f"{r['rows_per_second']:,}") for r in rows["results"]]
+    by_memory = [
+        (f"`--memory {r['memory']}`", f"{r['peak_gb']} GB", f"{r['mb_per_second']} MB/s")
+        for r in memory["results"]
+    ]
+    size = f"{prepare['megabytes']} MB of reviews, {prepare['machine']['cores']} cores"
+    return {
+        "prepare": table([(size, "MB/s", "ours is faster by", "peak memory"), *by_way]),
+        "rows": table([("random rows, one core", "rows/s"), *by_row]),
+        "memory": table([(f"{memory['gigabytes']} GB of reviews", "peak memory", "speed"), *by_memory]),
+    }
+
+
+def table(rows: list[tuple[Any, ...]]) -> str:
+    """A table in Markdown; the first row is its head."""
+    lines = [f"| {' | '.join(map(str, row))} |\n" for row in rows]
+    return "".join([lines[0], "|---" * len(rows[0]) + "|\n", *lines[1:]])
+
+
+def readme() -> str:
+    """The README with its tables drawn anew."""
+    text = (ROOT / "README.md").read_text()
+    for name, drawn in tables().items():
+        start = text.index(f"<!-- table: {name} -->\n") + len(f"<!-- table: {name} -->\n")
+        text = text[:start] + drawn + text[text.index("<!-- end -->", start) :]
+    return text
+
+
+def main() -> int:
+    pages = {ROOT / "docs" / "reference" / "cli.md": command_line(), ROOT / "README.md": readme()}
+    stale = [path for path, text in pages.items() if not path.exists() or path.read_text() != text]
+    if "--check" in sys.argv:
+        for path in stale:
+            print(f"{path.relative_to(ROOT)} is out of date; run: make reference")
+        return len(stale)
+    for path in stale:
+        path.write_text(pages[path])
+        print(f"wrote {path.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
