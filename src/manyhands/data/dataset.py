@@ -147,7 +147,8 @@ class Split:
             return np.concatenate([np.diff(part.offsets) for part in self.parts])
         out = np.zeros(len(rows), np.int64)
         for part, first in zip(self.parts, self._first_rows, strict=False):
-            _measure(part.offsets, np.asarray(rows, np.int64), first, out)
+            if not _measure(part.offsets, len(part.tokens), np.asarray(rows, np.int64), first, out):
+                raise InputError("the dataset is damaged: a row lies outside of its part; prepare it again")
         return out
 
     @cached_property
@@ -204,11 +205,16 @@ def _view(memory: mmap.mmap, dataset: h5py.Dataset) -> npt.NDArray[Any]:
 
 
 @kernel
-def _measure(offsets: Ints, rows: Ints, first: int, out: Ints) -> None:
+def _measure(offsets: Ints, tokens: int, rows: Ints, first: int, out: Ints) -> bool:
+    """Fill ``out`` with the lengths of the rows of this part; False if one is not within its tokens."""
     for k in range(len(rows)):
         row = rows[k] - first
         if 0 <= row < len(offsets) - 1:
-            out[k] = offsets[row + 1] - offsets[row]
+            start, end = offsets[row] - offsets[0], offsets[row + 1] - offsets[0]
+            if not 0 <= start <= end <= tokens:
+                return False
+            out[k] = end - start
+    return True
 
 
 @kernel

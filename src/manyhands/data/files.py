@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +45,7 @@ class InputFile:
     def open_raw(self) -> Any:
         """The bytes as they are stored, for pyarrow; seekable unless it is standard input."""
         if self.filesystem is None:
-            return sys.stdin.buffer
+            return io.BufferedReader(_RawStdin(), REMOTE_BUFFER_BYTES)
         if isinstance(self.filesystem, LocalFileSystem):
             return pa.OSFile(self.path)
         return self.filesystem.open(self.path, "rb", block_size=REMOTE_BUFFER_BYTES)
@@ -56,17 +56,17 @@ class InputStream:
 
     def __init__(self, file: InputFile) -> None:
         self.file = file
-        if file.filesystem is None:
-            peekable = io.BufferedReader(_Counted(sys.stdin.buffer), REMOTE_BUFFER_BYTES)
-            head, self._raw = peekable.peek(4)[:4], pa.PythonFile(peekable, "r")
-        else:
-            opened = file.open_raw()
-            head = opened.read(4)
-            opened.seek(0)
-            self._raw = opened if isinstance(opened, pa.NativeFile) else pa.PythonFile(opened, "r")
-        codec = next((codec for magic, codec in MAGIC.items() if head.startswith(magic)), None)
-        self._stream = pa.CompressedInputStream(self._raw, codec) if codec else self._raw
         self._head: bytes | None = None
+        with reading(file.name):
+            opened = file.open_raw()
+            if file.filesystem is None:
+                head = opened.peek(4)[:4]
+            else:
+                head = opened.read(4)
+                opened.seek(0)
+            self._raw = opened if isinstance(opened, pa.NativeFile) else pa.PythonFile(opened, "r")
+            codec = next((codec for magic, codec in MAGIC.items() if head.startswith(magic)), None)
+            self._stream = pa.CompressedInputStream(self._raw, codec) if codec else self._raw
 
     def head(self) -> bytes:
         """The first bytes, which the next ``read_behind`` gives once more."""
@@ -93,17 +93,14 @@ class InputStream:
         self._stream.close()
 
 
-class _Counted(io.RawIOBase):
+class _RawStdin(io.RawIOBase):
     """Standard input as a raw stream, so that its head can be looked at without losing it."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        chunk = self._stream.read(len(buffer))
+        chunk = sys.stdin.buffer.read(len(buffer))
         buffer[: len(chunk)] = chunk
         return len(chunk)
 

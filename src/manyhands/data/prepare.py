@@ -30,16 +30,18 @@ from manyhands.records import SPLITS, Ledger, Progress, Resources, Silent
 from manyhands.settings import PrepareSettings
 from manyhands.text.vocabulary import FILE as VOCABULARY
 
+StrPath = str | os.PathLike[str]
+
 PARTITION_BYTES = 64 << 20
 SPREAD_OF_COMPRESSION = 4  # how much larger compressed input is taken to be
 
 
 def prepare(
-    sources: str | Sequence[str],
-    out: str | os.PathLike[str],
+    sources: StrPath | Sequence[StrPath],
+    out: StrPath,
     *,
-    valid_files: Sequence[str] = (),
-    test_files: Sequence[str] = (),
+    valid_files: Sequence[StrPath] = (),
+    test_files: Sequence[StrPath] = (),
     overwrite: bool = False,
     memory: int | str | None = None,
     threads: int | None = None,
@@ -51,12 +53,12 @@ def prepare(
     ``settings`` are those of ``PrepareSettings``; ``text`` may be given as a dict.
     """
     checked = PrepareSettings.checked(**settings)
-    names = [sources] if isinstance(sources, str) else list(sources)
+    names = [sources] if isinstance(sources, str | os.PathLike) else sources
     given = [
         Given(file, origin)
         for origin, patterns in enumerate((names, valid_files, test_files))
         if patterns or origin == 0
-        for file in expand(patterns)
+        for file in expand(os.fspath(pattern) for pattern in patterns)
     ]
     resources = resources_for(memory, threads)
     with destination(os.fspath(out), overwrite) as folder:
@@ -87,28 +89,26 @@ def _make(
     vocabulary.save(folder)
     read.rejections.save(folder)
     write_whole(folder, writer.plans)
-    kept_rows = int(found.rows.sum())
-    ledger = Ledger(
-        read=read.rows,
-        kept=kept_rows,
-        duplicates=read.rows - read.empty - len(read.rejections) - kept_rows,
-        empty=read.empty,
-        rejected=len(read.rejections),
-    )
     Manifest(
         version=VERSION,
-        rows=kept_rows,
+        rows=int(found.rows.sum()),
         tokens=int(found.tokens.sum()),
         splits={split: int(found.rows[number].sum()) for number, split in enumerate(SPLITS)},
         labels=LabelFacts(scheme=read.scheme, names=classes.names, several=classes.several),
         vocabulary=len(vocabulary),
-        ledger=ledger,
+        ledger=_ledger(read, int(found.rows.sum())),
         rejections=dict(sorted(read.rejections.by_reason.items())),
         settings=settings,
         sources=[_source_facts(item) for item in given],
         parts=[_part_facts(folder, plan) for plan in writer.plans],
         files={name: _file_facts(folder / name) for name in (WHOLE, VOCABULARY, REJECTED)},
     ).save(folder)
+
+
+def _ledger(read: Read, kept: int) -> Ledger:
+    rejected = len(read.rejections)
+    duplicates = read.rows - read.empty - rejected - kept
+    return Ledger(read.rows, kept, duplicates, read.empty, rejected)
 
 
 def _source_facts(item: Given) -> SourceFacts:

@@ -10,19 +10,27 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from manyhands.data.sources.lexemes import (
+    BACKSLASH,
+    ESCAPED,
+    LETTER_U,
+    QUOTE,
+    RAW,
+    code_unit,
+    scalar_end,
+    skip_blanks,
+    string_end,
+)
 from manyhands.kernel import Bytes, Flags, Ints, kernel
-from manyhands.text.hashing import eight
 from manyhands.text.ragged import Ragged, from_strings
 from manyhands.text.utf8 import encode
 
-ABSENT, RAW, ESCAPED = -1, 0, 1  # how a value is written: not there, as it is, with escapes
+ABSENT = -1  # a value that is not there, or null; others are RAW or ESCAPED
 DEEPEST = 60
-QUOTE, BACKSLASH, COMMA, COLON, MINUS, POINT = 0x22, 0x5C, 0x2C, 0x3A, 0x2D, 0x2E
+COMMA, COLON = 0x2C, 0x3A
 OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET = 0x7B, 0x7D, 0x5B, 0x5D
-ZERO, LETTER_E, LETTER_U = 0x30, 0x65, 0x75
 KEY_OR_END, KEY, VALUE_OR_END, VALUE, AFTER = range(5)
-ONE, ONES, TOPS = np.uint64(1), np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
-QUOTES, BACKSLASHES, BLANKS = QUOTE * ONES, BACKSLASH * ONES, 0x20 * ONES
+ONE = np.uint64(1)
 
 Kinds = npt.NDArray[np.int8]
 
@@ -86,14 +94,14 @@ def _object(
     data: Bytes, i: int, end: int, keys: Bytes, key_offsets: Ints, starts: Ints, ends: Ints, kinds: Kinds
 ) -> bool:
     """Scan one line, which must be an object; notes the wanted fields at its first level."""
-    i = _skip_blanks(data, i, end)
+    i = skip_blanks(data, i, end)
     if i == end or data[i] != OPEN_BRACE:
         return False
     # A bit a level says whether it is an object (1) or a list; ``field`` is the wanted one whose
     # value is being read, or -1.
     depth, nesting, state, field, i = 1, ONE, KEY_OR_END, -1, i + 1
     while depth:
-        i = _skip_blanks(data, i, end)
+        i = skip_blanks(data, i, end)
         if i == end:
             return False
         byte = data[i]
@@ -125,16 +133,16 @@ def _object(
             if depth == 1 and field >= 0:
                 starts[field], ends[field], kinds[field], field = start, stop, kind, -1
             state = AFTER
-    return _skip_blanks(data, i, end) == end
+    return skip_blanks(data, i, end) == end
 
 
 @kernel
 def _key(data: Bytes, i: int, end: int, keys: Bytes, key_offsets: Ints) -> tuple[int, int]:
     """Which wanted key stands at ``i``, -1 for any other, and where its value begins; -1 if it is no key."""
-    close, kind = _string_end(data, i, end)
+    close, kind = string_end(data, i, end)
     if close < 0 or kind == ESCAPED:
         return -1, -1
-    colon = _skip_blanks(data, close + 1, end)
+    colon = skip_blanks(data, close + 1, end)
     if colon == end or data[colon] != COLON:
         return -1, -1
     return _which(data, i + 1, close, keys, key_offsets), colon + 1
@@ -144,19 +152,12 @@ def _key(data: Bytes, i: int, end: int, keys: Bytes, key_offsets: Ints) -> tuple
 def _leaf(data: Bytes, i: int, end: int) -> tuple[int, int, int, int]:
     """The beginning, end and kind of the string, number or word at ``i``; then where to go on, or -1."""
     if data[i] == QUOTE:
-        close, kind = _string_end(data, i, end)
+        close, kind = string_end(data, i, end)
         return i + 1, close, kind, close + 1 if close >= 0 else -1
-    after = _scalar_end(data, i, end)
+    after = scalar_end(data, i, end)
     if data[i] == 0x6E:  # null
         return i, i, ABSENT, after
     return i, after, RAW, after
-
-
-@kernel
-def _skip_blanks(data: Bytes, i: int, end: int) -> int:
-    while i < end and data[i] in (0x20, 0x09, 0x0A, 0x0D):
-        i += 1
-    return i
 
 
 @kernel
@@ -170,118 +171,6 @@ def _which(data: Bytes, start: int, end: int, keys: Bytes, key_offsets: Ints) ->
                 k += 1
             if k == end - start:
                 return key
-    return -1
-
-
-@kernel
-def _string_end(data: Bytes, i: int, end: int) -> tuple[int, int]:
-    """Where the string that begins at ``i`` closes, and how it is written; -1 if it is none."""
-    if data[i] != QUOTE:
-        return -1, RAW
-    i += 1
-    kind = RAW
-    while i < end:
-        if i + 8 <= end:  # eight bytes at a time while none is a quote, a backslash or a control
-            letters = eight(data, i)
-            quote, backslash = letters ^ QUOTES, letters ^ BACKSLASHES
-            special = (
-                (quote - ONES) & ~quote | (backslash - ONES) & ~backslash | (letters - BLANKS) & ~letters
-            )
-            if not special & TOPS:
-                i += 8
-                continue
-        byte = data[i]
-        if byte == QUOTE:
-            return i, kind
-        if byte < 0x20:
-            return -1, kind
-        if byte == BACKSLASH:
-            length = _escape_length(data, i, end)
-            if not length:
-                return -1, kind
-            kind = ESCAPED
-            i += length
-        else:
-            i += 1
-    return -1, kind
-
-
-@kernel
-def _escape_length(data: Bytes, i: int, end: int) -> int:
-    """The length of the escape at ``i``; 0 if it is wrong, or half of a surrogate pair."""
-    if i + 1 >= end:
-        return 0
-    letter = data[i + 1]
-    if letter in (QUOTE, BACKSLASH, 0x2F, 0x62, 0x66, 0x6E, 0x72, 0x74):  # " \ / b f n r t
-        return 2
-    code = _hex(data, i, end)
-    if 0xD800 <= code < 0xDC00 and 0xDC00 <= _hex(data, i + 6, end) < 0xE000:
-        return 12
-    return 6 if code >= 0 and not 0xD800 <= code < 0xE000 else 0
-
-
-@kernel
-def _hex(data: Bytes, i: int, end: int) -> int:
-    r"""The code of ``\uXXXX`` at ``i``; -1 if there is none."""
-    if i + 6 > end or data[i] != BACKSLASH or data[i + 1] != LETTER_U:
-        return -1
-    code = 0
-    for k in range(i + 2, i + 6):
-        byte = data[k]
-        lower = byte | 0x20
-        if 0x30 <= byte <= 0x39:
-            code = code * 16 + byte - 0x30
-        elif 0x61 <= lower <= 0x66:
-            code = code * 16 + lower - 0x57
-        else:
-            return -1
-    return code
-
-
-@kernel
-def _digits_end(data: Bytes, i: int, end: int) -> int:
-    while i < end and 0x30 <= data[i] <= 0x39:
-        i += 1
-    return i
-
-
-@kernel
-def _scalar_end(data: Bytes, i: int, end: int) -> int:
-    """Where the number, true, false or null at ``i`` ends; -1 if it is none of them."""
-    if data[i] in (0x74, 0x66, 0x6E):
-        return _literal_end(data, i, end)
-    if data[i] == MINUS:
-        i += 1
-    whole = _digits_end(data, i, end)
-    if whole == i or (data[i] == ZERO and whole > i + 1):
-        return -1
-    i = whole
-    if i < end and data[i] == POINT:
-        after = _digits_end(data, i + 1, end)
-        if after == i + 1:
-            return -1
-        i = after
-    if i < end and data[i] | 0x20 == LETTER_E:
-        i += 1
-        if i < end and data[i] in (0x2B, MINUS):
-            i += 1
-        after = _digits_end(data, i, end)
-        if after == i:
-            return -1
-        i = after
-    return i
-
-
-@kernel
-def _literal_end(data: Bytes, i: int, end: int) -> int:
-    for word in ((0x74, 0x72, 0x75, 0x65, 0), (0x66, 0x61, 0x6C, 0x73, 0x65), (0x6E, 0x75, 0x6C, 0x6C, 0)):
-        length = 5 if word[4] else 4
-        if i + length <= end:
-            k = 0
-            while k < length and data[i + k] == word[k]:
-                k += 1
-            if k == length:
-                return i + length
     return -1
 
 
@@ -316,8 +205,8 @@ def _undo(data: Bytes, i: int, end: int, out: Bytes, at: int) -> tuple[int, int]
             if letter == name:
                 out[at] = code
         return at + 1, i + 2
-    code = _hex(data, i, end)
+    code = code_unit(data, i, end)
     if code < 0xD800 or code >= 0xE000:
         return encode(code, out, at), i + 6
-    low = _hex(data, i + 6, end)
+    low = code_unit(data, i + 6, end)
     return encode(0x10000 + ((code - 0xD800) << 10) + low - 0xDC00, out, at), i + 12
