@@ -70,6 +70,8 @@ class Bar:
     """One bar, for the stage that is under way."""
 
     def __init__(self) -> None:
+        from manyhands.kernel import when_compiling
+
         self._progress = Progress(
             TextColumn("{task.description:8}"),
             BarColumn(),
@@ -81,6 +83,8 @@ class Bar:
         )
         self._task: TaskID | None = None
         self._meter = _Meter("", None, "")
+        # On the first run after an installation, the bar stands still for a while.
+        when_compiling(lambda: self._progress.console.print("compiling kernels, which happens once"))
 
     def __enter__(self) -> Self:
         self._progress.start()
