@@ -160,7 +160,7 @@ def _normalise(
             kind = plain[byte]
             if kind <= WORD:
                 # Letters and blanks, without a branch for where a word ends: mispredicting
-                # that cost half of the time. A blank is written, and overwritten if it is
+                # that cost a third of the time. A blank is written, and overwritten if it is
                 # the second.
                 out[np.uint64(at)] = small[byte]
                 at += kind | (run > 0)

@@ -52,7 +52,7 @@ class Ragged:
         """Some of the rows, copied one after the other."""
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(self.lengths()[rows], out=offsets[1:])
-        # numpy asks for huge pages where Arrow does not: filling them costs a quarter.
+        # numpy asks for huge pages where Arrow does not, and fresh small ones are slow to fill.
         out = np.empty(offsets[-1], np.uint8)
         _gather(self.data, self.offsets, rows, out)
         return Ragged(out, offsets)
