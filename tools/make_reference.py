@@ -20,9 +20,7 @@ def command_line() -> str:
     """The help of every verb."""
     pages = ["# The command line\n\nMade from `--help` by `make reference`.\n"]
     for verb in VERBS:
-        shown = CliRunner().invoke(
-            app, [verb, "--help"], env={"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}
-        )
+        shown = CliRunner().invoke(app, [verb, "--help"], env=PLAIN)
         help_text = "\n".join(line.rstrip() for line in shown.output.strip().splitlines())
         pages.append(f"## manyhands {verb}\n\n```\n{help_text}\n```\n")
     return "\n".join(pages)

@@ -10,4 +10,5 @@ if [ "$(id -u)" -eq 0 ] && command -v apt-get > /dev/null; then
     apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" > /dev/null
 else
     echo "please install: ${missing[*]}" >&2
+    exit 1
 fi

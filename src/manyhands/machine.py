@@ -12,7 +12,8 @@ from manyhands.errors import UsageError
 from manyhands.records import Resources
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-LEAST_BYTES = 256 << 20
+LEAST_BYTES, MOST_BYTES = 256 << 20, 1000 << 40
+MOST_THREADS = 512
 ENGINES = {"java": ("spark", "install a Java runtime, 17 or later (Debian: default-jre-headless)")}
 
 
@@ -59,11 +60,11 @@ def _engine(name: str) -> dict[str, str | None]:
 
 def resources_for(memory: int | str | None, threads: int | None) -> Resources:
     """What was asked for; by default all cores this process may use and half of the memory."""
-    if threads is not None and threads < 1:
-        raise UsageError(f"threads must be at least 1, not {threads}")
+    if threads is not None and not 1 <= threads <= MOST_THREADS:
+        raise UsageError(f"threads must be from 1 to {MOST_THREADS}, not {threads}")
     memory_bytes = machine_memory() // 2 if memory is None else parse_size(memory)
-    if memory_bytes < LEAST_BYTES:
-        raise UsageError(f"memory must be at least 256MB, not {memory}")
+    if not LEAST_BYTES <= memory_bytes <= MOST_BYTES:
+        raise UsageError("memory must be from 256MB to 1000TB")
     return Resources(threads or cores(), memory_bytes)
 
 
@@ -75,7 +76,7 @@ def parse_size(size: int | str) -> int:
     """
     if isinstance(size, int):
         return size
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?\s*", size, re.IGNORECASE)
+    found = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,9})?)\s*([KMGT]?)i?B?\s*", size, re.IGNORECASE)
     if not found:
         raise UsageError(f"'{size}' is no size; write it like 512MB or 4GB")
     return int(float(found[1]) * UNITS[found[2].upper()])

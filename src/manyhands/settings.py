@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from manyhands.errors import UsageError
 
 LabelScheme = Literal["auto", "polarity", "polarity-strict", "stars", "as-is", "none"]
-Fraction = Annotated[float, Field(ge=0, le=1)]
+Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class Settings(BaseModel):
@@ -31,8 +31,10 @@ class Settings(BaseModel):
             return cls(**values)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            name = ".".join(str(part) for part in first["loc"]) or "settings"
-            raise UsageError(f"{name}: {first['msg']}, not {first['input']!r}") from None
+            if not first["loc"]:  # said of all settings together
+                raise UsageError(first["msg"].removeprefix("Value error, ")) from None
+            name = str(first["loc"][-1]).replace("_", "-")
+            raise UsageError(f"--{name}: {first['msg']}, not {str(first['input'])[:40]!r}") from None
 
 
 def _nearest(name: str, known: list[str]) -> str:
@@ -58,7 +60,7 @@ class PrepareSettings(Settings):
     labels: LabelScheme = "auto"
     deduplicate: bool = True
     vocabulary: Annotated[int, Field(ge=1, le=2**31)] = 1_000_000
-    min_count: Annotated[int, Field(ge=1)] = 1
+    min_count: Annotated[int, Field(ge=1, le=2**62)] = 1
     valid: Fraction = 0.1
     test: Fraction = 0.1
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0

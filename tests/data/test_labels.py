@@ -19,7 +19,7 @@ def test_polarity() -> None:
     assert found[:5] == [[0], [0], [0], [1], [1]]
     assert names == ["negative", "positive"]
     assert set(bad) == {5, 6, 7, 8} and bad[7] == NO_LABEL
-    assert bad[5] == "the label '6' is not a whole number of stars from 1 to 5"
+    assert bad[5] == "the label is not a whole number of stars from 1 to 5"
 
 
 def test_polarity_of_zhangs_classes() -> None:
@@ -40,6 +40,11 @@ def test_stars() -> None:
 def test_as_is_sorts_numbers_as_numbers_and_takes_several() -> None:
     assert classes("as-is", ["10", "9", "9.0"])[:2] == ([[1], [0], [0]], ["9", "10"])
     assert classes("as-is", ["sport", "b\x1fa", "a\x1fb"])[:2] == ([[2], [0, 1], [0, 1]], ["a", "b", "sport"])
+
+
+def test_as_is_keeps_names_apart() -> None:
+    found, names, _ = classes("as-is", ["1_1", "11", "007", "7", "1e3", "1000", "5.0", "5"])
+    assert len(names) == 7 and found[6] == found[7] and set(names) >= {"1_1", "007", "1e3"}
 
 
 def test_none() -> None:

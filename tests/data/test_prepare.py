@@ -6,6 +6,8 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -215,7 +217,7 @@ def test_settings_are_checked_before_anything_is_read(tmp_path: Path) -> None:
         ({"valid": 0.6, "test": 0.6}, "leave nothing to train on"),
         ({"format": "jsn"}, "there is no format 'jsn'"),
         ({"memory": "lots"}, "no size"),
-        ({"threads": 0}, "at least 1"),
+        ({"threads": 0}, "from 1 to"),
     ]:
         with pytest.raises(UsageError, match=message):
             manyhands.prepare(path, tmp_path / "out", **settings_)
@@ -236,6 +238,38 @@ def test_leaving_neutral_reviews_out_is_no_failure(tmp_path: Path) -> None:
     path = str(write_jsonl(tmp_path / "r.jsonl", reviews(100)))
     dataset = manyhands.prepare(path, tmp_path / "out", labels="polarity-strict")
     assert dataset.manifest.ledger.rejected == 20 and dataset.manifest.ledger.kept == 80
+
+
+def test_a_sorted_file_is_read_to_its_end(tmp_path: Path) -> None:
+    rows = [(f"neutral {n}", 3) for n in range(12_000)] + [(f"good {n}", 5) for n in range(50)]
+    dataset = manyhands.prepare(
+        write_jsonl(tmp_path / "r.jsonl", rows), tmp_path / "out", labels="polarity-strict"
+    )
+    assert dataset.manifest.ledger.kept == 50
+    (tmp_path / "junk.jsonl").write_text('{"reviewText": "x", "overall": 9}\n' * 30_000)
+    with pytest.raises(InputError, match="rows cannot be used"):
+        manyhands.prepare(tmp_path / "junk.jsonl", tmp_path / "junk")
+
+
+def test_a_file_counts_once_however_it_is_named(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "r.jsonl", reviews(10))
+    names = [path, str(path), f"{tmp_path}/./r.jsonl", f"file://{path}"]
+    assert manyhands.prepare(names, tmp_path / "out").manifest.ledger.read == 10
+
+
+def test_long_rows_are_rejected_wherever_they_stand(tmp_path: Path) -> None:
+    long = ("word " * 1_900_000, 5)
+    for name, rows in (("first", [*reviews(1), long, *reviews(400)[1:]]), ("last", [*reviews(400), long])):
+        dataset = manyhands.prepare(write_jsonl(tmp_path / f"{name}.jsonl", rows), tmp_path / name)
+        assert dataset.manifest.rejections == {"the line is longer than 8 MiB": 1}
+
+
+def test_a_large_parquet_file_is_cut_by_bytes(tmp_path: Path) -> None:
+    texts = [f"row {n} " + "many words here " * 4000 for n in range(300)]
+    table = pa.table({"text": texts, "label": [n % 2 for n in range(300)]})
+    pq.write_table(table, tmp_path / "r.parquet")
+    dataset = manyhands.prepare(tmp_path / "r.parquet", tmp_path / "out")
+    assert dataset.manifest.ledger.kept == 300
 
 
 def test_the_order_of_files_does_not_matter(tmp_path: Path) -> None:

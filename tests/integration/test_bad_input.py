@@ -2,12 +2,15 @@
 
 import gzip
 import json
+import os
 import resource
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 from tests.conftest import Outcome, reviews, write_jsonl
 
@@ -113,7 +116,7 @@ def test_missing_fields(manyhands: Run, tmp_path: Path) -> None:
 def test_labels_out_of_range(manyhands: Run, tmp_path: Path) -> None:
     write_jsonl(tmp_path / "r.jsonl", [("fine words", 5), ("too good", 11)])
     outcome = manyhands("prepare", "r.jsonl", "--out", "out")
-    refused(outcome, 3, "1 of 2 rows", "r.jsonl line 2", "the label '11' is not a whole number of stars")
+    refused(outcome, 3, "1 of 2 rows", "r.jsonl line 2", "the label is not a whole number of stars")
     only(tmp_path, "r.jsonl")
 
 
@@ -205,3 +208,84 @@ def test_input_is_never_touched(manyhands: Run, tmp_path: Path) -> None:
     before = (path.read_bytes(), path.stat().st_mtime_ns)
     assert manyhands("prepare", "r.jsonl", "--out", "out").code == 0
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+
+
+def test_a_folder_with_a_manifest_of_something_else_is_left_alone(manyhands: Run, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "r.jsonl", reviews(5))
+    (tmp_path / "extension").mkdir()
+    (tmp_path / "extension" / "manifest.json").write_text('{"manifest_version": 3}')
+    refused(manyhands("prepare", "r.jsonl", "--out", "extension", "--overwrite"), 2, "is no whole dataset")
+    (tmp_path / "extension" / "precious.txt").write_text("hi")
+    refused(manyhands("prepare", "r.jsonl", "--out", "extension", "--overwrite"), 2, "is no dataset")
+    only(tmp_path / "extension", "manifest.json", "precious.txt")
+
+
+def test_folders_with_what_cannot_be_read(manyhands: Run, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    write_jsonl(tmp_path / "folder" / "r.jsonl", reviews(5))
+    os.mkfifo(tmp_path / "folder" / "pipe.jsonl")
+    refused(manyhands("prepare", "folder", "--out", "out"), 3, "pipe.jsonl is no file")
+
+
+def test_numbers_that_make_no_sense(manyhands: Run, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "r.jsonl", reviews(5))
+    for option, value in [
+        ("--valid", "1"),
+        ("--valid", "nan"),
+        ("--min-count", "1" + "0" * 60),
+        ("--threads", "1000000000"),
+        ("--memory", "999999999999TB"),
+        ("--vocabulary", "0"),
+        ("--seed", "-1"),
+    ]:
+        refused(manyhands("prepare", "r.jsonl", "--out", "out", option, value), 2)
+    refused(manyhands("sample", "--rows", "5", "--seed", "18446744073709551616"), 2)
+    refused(manyhands("prepare", "-", "--test-file", "-", "--out", "out"), 2, "standard input")
+
+
+def test_labels_that_look_like_markup(manyhands: Run, tmp_path: Path) -> None:
+    (tmp_path / "r.jsonl").write_text(
+        '{"text": "words", "label": "[/b]"}\n{"text": "others", "label": "[red]x"}\n'
+    )
+    shown = manyhands("prepare", "r.jsonl", "--out", "x[/b]y")
+    assert shown.code == 0 and "[/b]" in shown.out and "[red]x" in shown.out
+
+
+def test_text_without_a_suffix(manyhands: Run, tmp_path: Path) -> None:
+    (tmp_path / "text8").write_text("word " * 400_000)
+    assert manyhands("prepare", "text8", "--out", "out").code == 0
+    (tmp_path / "long.jsonl").write_text(json.dumps({"text": "word " * 400_000, "label": "a"}) + "\n")
+    assert manyhands("prepare", "long.jsonl", "--out", "out2").code == 0
+    (tmp_path / "odd.jsonl").write_text('{"text": "one\u2028two", "label": "a"}\n')
+    assert manyhands("prepare", "odd.jsonl", "--out", "out3").code == 0
+
+
+def test_output_that_cannot_be_written(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m manyhands sample --rows 10 > /dev/full"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False)
+    refused(Outcome(done.returncode, done.stdout, done.stderr), 2, "No space left")
+
+
+def test_parts_of_another_shape(manyhands: Run, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "r.jsonl", reviews(50))
+    assert manyhands("prepare", "r.jsonl", "--out", "out").code == 0
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    part = tmp_path / "out" / "train-000.h5"
+    for name, values in [
+        ("labels", np.zeros(3, np.int32)),
+        ("weights", np.zeros(9999, np.float32)),
+        ("tokens", np.zeros(10, np.float64)),
+        ("offsets", np.zeros((2, 2), np.int64)),
+    ]:
+        whole = part.read_bytes()
+        with h5py.File(part, "a") as file:
+            del file[name]
+            file[name] = values
+        changed = json.loads(json.dumps(manifest))
+        changed["parts"][0]["bytes"] = part.stat().st_size
+        (tmp_path / "out" / "manifest.json").write_text(json.dumps(changed))
+        refused(manyhands("inspect", "out"), 3, "train-000.h5", "damaged")
+        part.write_bytes(whole)
+    for key, value in (("parts", []), ("rows", 3), ("vocabulary", 1)):
+        (tmp_path / "out" / "manifest.json").write_text(json.dumps({**manifest, key: value}))
+        refused(manyhands("inspect", "out"), 3, "prepare the dataset again")

@@ -30,6 +30,7 @@ drop = Normaliser(TextSettings(punctuation="drop"))
         ("a < b > c <b>", "a < b > c < b >"),
         ("fish &amp; chips &#39;n&#x27; &lt;br&gt;", "fish & chips ' n ' < br >"),
         ("&nosuch; &;  &#xZZ; &#0; &#1114112;", "& nosuch ; & ; & # xzz ; & # 0 ; & # 1114112 ;"),
+        ("a&#@@;b &#65;&#x42;&#146;c", "a & # @ @ ; b ab'c"),
         ("AT&T ?a=1&copy=2", "at & t ? a = 1 & copy = 2"),
         ("Straße ÉCOLE ΣΊΣΥΦΟΣ İstanbul", "straße école σίσυφοσ istanbul"),
         ("日本語 text カナ", "日 本 語 text カ ナ"),
@@ -109,6 +110,14 @@ def test_normalising_twice_changes_nothing(text: str) -> None:
     plain = Normaliser(TextSettings(html=False))
     once = plain(text)
     assert plain(once) == once
+
+
+@given(st.integers(0, 0x110000), st.booleans())
+def test_numbered_entities_are_pythons(code: int, hexadecimal: bool) -> None:
+    raw = f"x &#x{code:x}; y" if hexadecimal else f"x &#{code}; y"
+    expected = html.unescape(raw)
+    if "\ufffd" not in expected and html.unescape(raw) != "x  y":
+        assert normalise(raw) == Normaliser(TextSettings(html=False))(expected)
 
 
 @given(st.sampled_from(sorted(html.entities.html5)))

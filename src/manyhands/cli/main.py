@@ -1,19 +1,16 @@
 """The ``manyhands`` command: its verbs, and how errors become exit codes."""
 
+import io
 import os
-import signal
 import sys
 import traceback
-from types import FrameType
 from typing import Annotated
 
 import typer
 
 from manyhands import __version__
-from manyhands.cli import doctor, export, inspect, prepare, sample
+from manyhands.cli import doctor, export, inspect, interrupt, prepare, sample
 from manyhands.errors import ManyhandsError
-
-INTERRUPTED = 130
 
 app = typer.Typer(
     name="manyhands",
@@ -43,23 +40,14 @@ for verb in (prepare, inspect, export, sample, doctor):
     verb.add_to(app)
 
 
-class _Interrupt(BaseException):
-    """Ctrl-C. Not Python's own KeyboardInterrupt: some libraries catch that one, or turn it into another."""
-
-    happened = False
-
-
 def run() -> None:
     """Run the command line and exit with the code that tells what happened."""
-    signal.signal(signal.SIGINT, _interrupt)
+    interrupt.install()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that knows only ASCII shows question marks
     code = _run()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: Ctrl-C must not change the code now
+    interrupt.ignore()
     sys.exit(code)
-
-
-def _interrupt(signal_number: int, frame: FrameType | None) -> None:
-    _Interrupt.happened = True
-    raise _Interrupt
 
 
 def _run() -> int:
@@ -70,11 +58,13 @@ def _run() -> int:
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (Exception, _Interrupt) as error:
-        if _Interrupt.happened:
-            return _say("interrupted; nothing was left half-made", INTERRUPTED)
+    except (Exception, interrupt.Interrupt) as error:
+        if interrupt.asked():
+            return _say("interrupted; nothing was left half-made", interrupt.EXIT_CODE)
         if isinstance(error, ManyhandsError):
             return _say(str(error), error.exit_code)
+        if isinstance(error, OSError) and error.filename is None:  # standard output, in all likelihood
+            return _say(f"the output cannot be written: {error.strerror or error}", 2)
         if hasattr(error, "format_message"):  # the command line itself was wrong
             return _say(f"{error.format_message()}; see manyhands --help", 2)
         traceback.print_exc()

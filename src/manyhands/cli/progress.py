@@ -8,7 +8,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from manyhands.records import Progress as Watcher
+from manyhands.cli import interrupt
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -47,17 +47,19 @@ class Lines:
         self._said = 0.0
 
     def __enter__(self) -> Self:
+        interrupt.watched(True)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        pass
+        interrupt.watched(False)
 
     def stage(self, name: str, total: int | None, unit: str) -> None:
         self._meter, self._said = _Meter(name, total, unit), time.monotonic()
 
     def advance(self, done: int) -> None:
+        interrupt.check()
         if self._meter is None:
             return
         self._meter.done = done
@@ -87,12 +89,14 @@ class Bar:
         when_compiling(lambda: self._progress.console.print("compiling kernels, which happens once"))
 
     def __enter__(self) -> Self:
+        interrupt.watched(True)
         self._progress.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
+        interrupt.watched(False)
         self._progress.stop()
 
     def stage(self, name: str, total: int | None, unit: str) -> None:
@@ -102,6 +106,7 @@ class Bar:
         self._task = self._progress.add_task(name, total=total, rate="")
 
     def advance(self, done: int) -> None:
+        interrupt.check()
         self._meter.done = done
         if self._task is not None:
             self._progress.update(self._task, completed=done, rate=self._meter.rate())
@@ -121,6 +126,3 @@ def amount(number: float, unit: str) -> str:
                 else f"{number / size:.1f} {prefix} {unit}"
             )
     return f"{number:.0f} {unit}"
-
-
-_: type[Watcher] = Bar

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from manyhands.cli.progress import amount
 
@@ -19,7 +20,7 @@ def describe(dataset: "Dataset", length: int) -> None:
     from manyhands.data.describe import describe_dataset
 
     facts = describe_dataset(dataset, length)
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(
         f"{facts.folder}: {facts.rows:,} rows, {facts.tokens:,} tokens, {amount(facts.bytes, 'B')}",
         soft_wrap=True,
@@ -31,7 +32,7 @@ def describe(dataset: "Dataset", length: int) -> None:
         soft_wrap=True,
     )
     for reason, count in sorted(facts.rejections.items(), key=lambda item: -item[1])[:5]:
-        console.print(f"  rejected {count:,}: {reason}", soft_wrap=True, markup=False)
+        console.print(f"  rejected {count:,}: {reason}", soft_wrap=True)
     console.print(_labels(facts))
     console.print(_lengths(facts))
     console.print(
@@ -44,7 +45,6 @@ def describe(dataset: "Dataset", length: int) -> None:
         f"vocabulary: {facts.vocabulary:,} words, {facts.known_tokens:.1%} of the training tokens; "
         f"most frequent: {words}",
         soft_wrap=True,
-        markup=False,
     )
 
 
@@ -55,7 +55,7 @@ def _labels(facts: "Description") -> Table:
     total = sum(sum(counts.values()) for counts in facts.labels.values()) or 1
     for name, counts in list(facts.labels.items())[:25]:
         share = f"{sum(counts.values()) / total:.1%}"
-        table.add_row(name, *(f"{count:,}" for count in counts.values()), share)
+        table.add_row(Text(name), *(f"{count:,}" for count in counts.values()), share)
     if len(facts.labels) > 25:
         table.add_row(f"… {len(facts.labels) - 25:,} more")
     table.add_row("rows", *(f"{count:,}" for count in facts.splits.values()), "")

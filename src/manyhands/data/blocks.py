@@ -18,7 +18,7 @@ from manyhands.text.ragged import Ragged
 BLOCK_BYTES = 4 << 20
 LONGEST_RECORD_BYTES = 8 << 20
 BOM = b"\xef\xbb\xbf"
-NEWLINE, QUOTE = 0x0A, 0x22
+NEWLINE, RETURN, QUOTE = 0x0A, 0x0D, 0x22
 NEWLINES = np.uint64(0x0A0A0A0A0A0A0A0A)
 ONES, TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 
@@ -63,9 +63,19 @@ def blocks(stream: InputStream, cut: Cutter, too_long: str) -> Iterator[Block]:
             rest, skipping = rest[end:] if end else rest[:0], not end
             line += not skipping
         if len(starts) > 1 or rejected:
-            yield Block(name, Ragged(data, starts), lines[:-1], rejected)
+            yield _without_long_ones(Block(name, Ragged(data, starts), lines[:-1], rejected), too_long)
         if final and not len(rest):
             return
+
+
+def _without_long_ones(block: Block, too_long: str) -> Block:
+    """Leave out whole records past the limit: where a record stands must not decide its fate."""
+    long = block.rows.lengths() > LONGEST_RECORD_BYTES
+    if not long.any():
+        return block
+    rejected = [Rejection(block.file, line, too_long) for line in block.lines[long].tolist()]
+    kept = np.flatnonzero(~long)
+    return Block(block.file, block.rows.take(kept), block.lines[kept], block.rejected + rejected)
 
 
 @kernel
@@ -107,7 +117,7 @@ def cut_delimited(data: Bytes, final: bool, delimiter: int) -> tuple[Ints, Ints]
     """Records are rows in which a field that begins with a quote runs to its closing quote."""
     count = 2
     for i in range(len(data)):
-        count += data[i] == NEWLINE
+        count += data[i] in (NEWLINE, RETURN)
     starts, lines = np.zeros(count, np.int64), np.zeros(count, np.int64)
     at, line = 1, 0
     quoted, field_begins = False, True
@@ -119,8 +129,8 @@ def cut_delimited(data: Bytes, final: bool, delimiter: int) -> tuple[Ints, Ints]
             field_begins = byte == QUOTE and i + 1 < len(data) and data[i + 1] == QUOTE
         elif byte == QUOTE and field_begins:
             quoted, field_begins = True, False
-        elif byte == NEWLINE:
-            starts[at], lines[at] = i + 1, line
+        elif byte == NEWLINE or (byte == RETURN and i + 1 < len(data) and data[i + 1] != NEWLINE):
+            starts[at], lines[at] = i + 1, line  # Arrow ends rows at a lone return too
             at += 1
             field_begins = True
         else:

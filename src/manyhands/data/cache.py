@@ -31,6 +31,7 @@ def local_copy(path: str) -> Path:
                 manifest = Manifest.load(folder)
                 for name in [part.name for part in manifest.parts] + list(manifest.files):
                     filesystem.get_file(f"{remote}/{name}", str(folder / name))
+                manifest.verify(folder)
         return copy
 
 

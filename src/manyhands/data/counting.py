@@ -48,6 +48,7 @@ class Counts:
     rows: Ints = field(default_factory=_no_counts)
     tokens: Ints = field(default_factory=_no_counts)
     labels: Ints = field(default_factory=_no_counts)
+    duplicates: int = 0
     words: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
@@ -80,7 +81,9 @@ class Counter:
         progress.stage("folding", partitions, "partitions")
         for done, _ in enumerate(side_by_side(self._take, range(partitions), resources.threads)):
             progress.advance(done + 1)
-        self._counts.words = np.sum(self._words, axis=0)
+        self._counts.words = self._words.pop() if self._words else self._counts.words
+        for more in self._words:
+            self._counts.words += more
         return self._counts
 
     def _take(self, partition: int) -> None:
@@ -93,7 +96,8 @@ class Counter:
         units, bases = from_arrow(batch["units"]), self._bases[batch["table"].to_numpy()]
         train = folded.rows[splits == TRAIN]
         _count_words(units.data.view(np.uint16), units.offsets, train, bases, self._word_counts())
-        self._add(high, splits, batch["length"].to_numpy()[folded.rows], folded.labels)
+        lengths = batch["length"].to_numpy()[folded.rows]
+        self._add(high, splits, lengths, folded.labels, batch.num_rows - len(folded.rows))
         columns = [folded.rows, high, splits, folded.labels, folded.weights]
         self._kept.add({partition: pa.RecordBatch.from_arrays(columns, schema=KEPT)})
 
@@ -112,13 +116,16 @@ class Counter:
         counts: Ints = self._local.words
         return counts
 
-    def _add(self, high: Hashes, splits: npt.NDArray[np.uint8], lengths: Lengths, labels: Labels) -> None:
+    def _add(
+        self, high: Hashes, splits: npt.NDArray[np.uint8], lengths: Lengths, labels: Labels, duplicates: int
+    ) -> None:
         cell = splits.astype(np.int64) * PREFIXES + (high >> PREFIX_SHIFT).astype(np.int64)
         rows, tokens, sizes = (
             np.bincount(cell, weights, len(SPLITS) * PREFIXES).astype(np.int64).reshape(len(SPLITS), PREFIXES)
             for weights in (None, lengths, self._sizes[labels])
         )
         with self._lock:
+            self._counts.duplicates += duplicates
             self._counts.rows += rows
             self._counts.tokens += tokens
             self._counts.labels += sizes

@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from manyhands.data.cache import local_copy
 from manyhands.data.manifest import Manifest, PartFacts
-from manyhands.data.store import sha256
 from manyhands.errors import InputError
 from manyhands.kernel import Ints, kernel
 from manyhands.records import SPLITS
@@ -22,6 +21,15 @@ from manyhands.text.normalise import Normaliser
 from manyhands.text.vocabulary import Vocabulary
 
 Tokens = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
+
+# The arrays of a part, and the types that each may have.
+ARRAYS = {
+    "tokens": ("<u2", "<u4"),
+    "offsets": ("<i8",),
+    "labels": ("<i4",),
+    "weights": ("<f4",),
+    "label_offsets": ("<i8",),
+}
 
 
 def open_dataset(path: str | os.PathLike[str]) -> "Dataset":
@@ -37,6 +45,8 @@ class Dataset:
         self.folder = folder
         self.manifest = manifest
         parts = {split: [p for p in manifest.parts if p.split == split] for split in SPLITS}
+        if not all(parts.values()) or sum(part.rows for part in manifest.parts) != manifest.rows:
+            raise InputError(f"the manifest of {folder} does not fit its parts; prepare the dataset again")
         self._splits = {split: Split([_map(folder, part) for part in parts[split]]) for split in SPLITS}
 
     def __len__(self) -> int:
@@ -57,7 +67,10 @@ class Dataset:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        return Vocabulary.load(self.folder)
+        vocabulary = Vocabulary.load(self.folder)
+        if len(vocabulary) != self.manifest.vocabulary:
+            raise InputError(f"the vocabulary of {self.folder} is not whole; prepare the dataset again")
+        return vocabulary
 
     @cached_property
     def normaliser(self) -> Normaliser:
@@ -66,15 +79,7 @@ class Dataset:
 
     def verify(self) -> None:
         """Read every file and compare it with its checksum."""
-        facts = {part.name: part.sha256 for part in self.manifest.parts}
-        facts |= {name: file.sha256 for name, file in self.manifest.files.items()}
-        for name, expected in facts.items():
-            if not (self.folder / name).is_file():
-                raise InputError(f"{name} of {self.folder} is missing; prepare the dataset again")
-            if sha256(self.folder / name) != expected:
-                raise InputError(
-                    f"{name} of {self.folder} is damaged (wrong checksum); prepare the dataset again"
-                )
+        self.manifest.verify(self.folder)
 
 
 @dataclass(frozen=True)
@@ -186,11 +191,22 @@ def _map(folder: Path, facts: PartFacts) -> MappedPart:
     try:
         with h5py.File(path, "r") as file, path.open("rb") as raw:
             memory = mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ)
-            arrays = {name: _view(memory, file[name]) for name in file}
-            label_offsets = arrays.pop("label_offsets", None)
-            part = MappedPart(**arrays, label_offsets=label_offsets)
-        if len(part.offsets) != facts.rows + 1 or len(part.tokens) != facts.tokens:
+            arrays = {name: _view(memory, file, name) for name in ARRAYS if name in file}
+        label_offsets = arrays.pop("label_offsets", None)
+        lengths = {name: len(array) for name, array in arrays.items()}
+        labels = facts.rows if label_offsets is None else lengths.get("labels")
+        if lengths != {
+            "tokens": facts.tokens,
+            "offsets": facts.rows + 1,
+            "labels": labels,
+            "weights": facts.rows,
+        }:
             raise ValueError("its arrays are not as long as the manifest says")
+        if label_offsets is not None and len(label_offsets) != facts.rows + 1:
+            raise ValueError("its labels are not as many as the manifest says")
+        part = MappedPart(**arrays, label_offsets=label_offsets)
+        if part.offsets[-1] - part.offsets[0] != facts.tokens:
+            raise ValueError("its rows do not fit its tokens")
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"part {facts.name} of {folder} is damaged ({error}); prepare the dataset again"
@@ -198,10 +214,16 @@ def _map(folder: Path, facts: PartFacts) -> MappedPart:
     return part
 
 
-def _view(memory: mmap.mmap, dataset: h5py.Dataset) -> npt.NDArray[Any]:
+def _view(memory: mmap.mmap, file: h5py.File, name: str) -> npt.NDArray[Any]:
+    dataset = file[name]
+    if not isinstance(dataset, h5py.Dataset) or dataset.ndim != 1 or dataset.dtype.str not in ARRAYS[name]:
+        raise ValueError(f"its {name} are of another kind")
     if not dataset.size:
         return np.empty(0, dataset.dtype)
-    return np.frombuffer(memory, dataset.dtype, dataset.size, dataset.id.get_offset())
+    place = dataset.id.get_offset()
+    if place is None:
+        raise ValueError(f"its {name} are not contiguous")
+    return np.frombuffer(memory, dataset.dtype, dataset.size, place)
 
 
 @kernel

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyhands.data.dataset import Dataset
+from manyhands.errors import InputError
 from manyhands.kernel import Ints
 from manyhands.records import SPLITS, Ledger
 
@@ -32,15 +33,21 @@ class Description:
 
 
 def describe_dataset(dataset: Dataset, length: int = 100) -> Description:
-    """Count through all splits of a dataset."""
+    """Count through all parts of a dataset, one after the other."""
     manifest, vocabulary = dataset.manifest, dataset.vocabulary
-    lengths = np.concatenate([dataset[split].lengths() for split in SPLITS])
     labels: dict[str, dict[str, int]] = {name: dict.fromkeys(SPLITS, 0) for name in dataset.label_names}
+    lengths, longest, covered = np.zeros(64, np.int64), 0, 0
     for split in SPLITS:
-        if labels:
-            counts = np.bincount(dataset[split].labels, minlength=len(labels))
-            for name, count in zip(labels, counts.tolist(), strict=True):
-                labels[name][split] = count
+        for part in dataset[split].parts:
+            of_rows = np.diff(part.offsets)
+            lengths += np.bincount(_steps(of_rows), minlength=64)
+            longest = max(longest, int(of_rows.max(initial=0)))
+            covered += int((of_rows <= length).sum())
+            if part.labels.max(initial=-1) >= len(labels):
+                raise InputError(f"{dataset.folder} has labels without a name; prepare the dataset again")
+            counts = np.bincount(part.labels[part.labels >= 0], minlength=len(labels))
+            for name, count in zip(labels, counts.tolist(), strict=False):
+                labels[name][split] += count
     train_tokens = dataset["train"].tokens
     return Description(
         folder=str(dataset.folder),
@@ -50,10 +57,10 @@ def describe_dataset(dataset: Dataset, length: int = 100) -> Description:
         splits=dict(manifest.splits),
         labels=labels,
         lengths=histogram(lengths),
-        mean_length=float(lengths.mean()) if len(lengths) else 0.0,
-        longest=int(lengths.max(initial=0)),
+        mean_length=manifest.tokens / max(manifest.rows, 1),
+        longest=longest,
         length=length,
-        coverage=float((lengths <= length).mean()) if len(lengths) else 0.0,
+        coverage=covered / max(manifest.rows, 1),
         vocabulary=len(vocabulary),
         known_tokens=float(vocabulary.counts.sum() / train_tokens) if train_tokens else 0.0,
         most_frequent=list(
@@ -64,13 +71,16 @@ def describe_dataset(dataset: Dataset, length: int = 100) -> Description:
     )
 
 
-def histogram(lengths: Ints) -> list[tuple[int, int, int]]:
-    """Rows by length, in steps that double.
+def _steps(lengths: Ints) -> Ints:
+    """In which of the steps 1, 2-3, 4-7, … a length falls."""
+    return np.log2(np.maximum(lengths, 1)).astype(np.int64)
 
-    >>> histogram(np.array([1, 2, 3, 9]))
+
+def histogram(counts: Ints) -> list[tuple[int, int, int]]:
+    """Rows by length, in steps that double, from the first to the last that has any.
+
+    >>> histogram(np.bincount(_steps(np.array([1, 2, 3, 9])), minlength=64))
     [(1, 1, 1), (2, 3, 2), (4, 7, 0), (8, 15, 1)]
     """
-    steps = np.log2(np.maximum(lengths, 1)).astype(np.int64)
-    counts = np.bincount(steps)
-    first = int(steps.min(initial=0))
-    return [(1 << k, (2 << k) - 1, int(counts[k])) for k in range(first, len(counts))]
+    filled = np.flatnonzero(counts).tolist() or [0]
+    return [(1 << k, (2 << k) - 1, int(counts[k])) for k in range(filled[0], filled[-1] + 1)]

@@ -6,7 +6,9 @@ the next run to the same place; a running one holds a lock on its folder.
 """
 
 import fcntl
+import glob
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -17,10 +19,13 @@ from typing import Any
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from manyhands.data.files import cannot_write, reading
+from manyhands.data.files import cannot_write, flush, reading
 from manyhands.data.manifest import FILE as MANIFEST
-from manyhands.data.store import flush
-from manyhands.errors import UsageError
+from manyhands.data.manifest import Manifest
+from manyhands.errors import InputError, UsageError
+
+# What a dataset is made of: a remote place that holds anything else is left alone.
+OURS = re.compile(r"(train|valid|test)-\d+\.h5|dataset\.h5|vocabulary\.tsv|rejected\.csv|manifest\.json")
 
 
 @contextmanager
@@ -43,36 +48,69 @@ def destination(out: str, overwrite: bool) -> Iterator[Path]:
 
 @contextmanager
 def _local(final: Path, overwrite: bool) -> Iterator[Path]:
-    final = final.absolute()
-    if final.exists() and not (final.is_dir() and not any(final.iterdir())):
-        if not (final / MANIFEST).is_file():
-            raise UsageError(f"{final} exists already and is no dataset; choose another --out")
-        if not overwrite:
-            raise UsageError(f"{final} exists already; choose another --out, or pass --overwrite")
+    final = final.resolve()
+    _put_back(final)
+    _refuse(final, overwrite)
     final.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(final)
-    work = Path(tempfile.mkdtemp(prefix=f".{final.name}.partial-", dir=final.parent))
-    lock = os.open(work, os.O_RDONLY)
+    work, lock = _locked_folder(final)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        work.chmod(0o755)
         yield work
         flush(work)
+        _refuse(final, overwrite)  # another run may have been faster
         if (final / MANIFEST).is_file():
-            old = Path(tempfile.mkdtemp(prefix=f".{final.name}.partial-", dir=final.parent))
-            final.rename(old)
+            final.rename(tempfile.mkdtemp(prefix=f".{final.name}.replaced-", dir=final.parent))
         work.rename(final)
         flush(final.parent)
-        _remove_leftovers(final)
+        _put_back(final)
     finally:
         shutil.rmtree(work, ignore_errors=True)
         os.close(lock)
 
 
+def _refuse(final: Path, overwrite: bool) -> None:
+    """Refuse to write where something stands that must stay."""
+    if not final.exists() or (final.is_dir() and not any(final.iterdir())):
+        return
+    if not final.is_dir() or not all(OURS.fullmatch(path.name) for path in final.iterdir()):
+        raise UsageError(f"{final} exists already and is no dataset; choose another --out")
+    try:
+        Manifest.load(final)
+    except InputError:
+        raise UsageError(f"{final} exists already and is no whole dataset; choose another --out") from None
+    if not overwrite:
+        raise UsageError(f"{final} exists already; choose another --out, or pass --overwrite")
+
+
+def _put_back(final: Path) -> None:
+    """A dataset that was to be replaced: return it if its run died before the new one was in place."""
+    for old in final.parent.glob(f".{glob.escape(final.name)}.replaced-*"):
+        if final.exists():
+            shutil.rmtree(old, ignore_errors=True)
+        elif (old / MANIFEST).is_file():
+            old.rename(final)
+
+
+def _locked_folder(final: Path) -> tuple[Path, int]:
+    """A new folder beside ``final`` and the lock that says its run is alive."""
+    while True:
+        work = Path(tempfile.mkdtemp(prefix=f".{final.name}.partial-", dir=final.parent))
+        try:
+            lock = os.open(work, os.O_RDONLY)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            work.chmod(0o755)
+        except FileNotFoundError:
+            continue  # another run took it for a leftover before it was locked
+        return work, lock
+
+
 def _remove_leftovers(final: Path) -> None:
     """Remove what runs to ``final`` that are no longer alive left half-made."""
-    for folder in final.parent.glob(f".{final.name}.partial-*"):
-        lock = os.open(folder, os.O_RDONLY)
+    for folder in final.parent.glob(f".{glob.escape(final.name)}.partial-*"):
+        try:
+            lock = os.open(folder, os.O_RDONLY)
+        except FileNotFoundError:
+            continue  # its run has just finished
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder, ignore_errors=True)
@@ -86,13 +124,23 @@ def _remove_leftovers(final: Path) -> None:
 def _remote(filesystem: Any, path: str, out: str, overwrite: bool) -> Iterator[Path]:
     path = path.rstrip("/")
     with reading(out):
-        if filesystem.exists(f"{path}/{MANIFEST}") and not overwrite:
-            raise UsageError(f"{out} exists already; choose another --out, or pass --overwrite")
+        _standing(filesystem, path, out, overwrite)
     with tempfile.TemporaryDirectory(prefix="manyhands-") as folder:
         yield Path(folder)
         with reading(out):
-            if filesystem.exists(path):  # what an interrupted or older run put there
-                filesystem.rm(path, recursive=True)
+            for old in _standing(filesystem, path, out, overwrite):
+                filesystem.rm_file(old)
             names = [entry.name for entry in Path(folder).iterdir() if not entry.name.startswith(".")]
             for name in sorted(names, key=lambda name: name == MANIFEST):  # the manifest last
                 filesystem.put_file(f"{folder}/{name}", f"{path}/{name}")
+
+
+def _standing(filesystem: Any, path: str, out: str, overwrite: bool) -> list[str]:
+    """The files that an older or interrupted run left, the manifest first; refuses if there are others."""
+    files: list[str] = filesystem.find(path) if filesystem.exists(path) else []
+    others = [file for file in files if not OURS.fullmatch(file.removeprefix(path).strip("/"))]
+    if others:
+        raise UsageError(f"{out} holds other files, {others[0]} among them; choose another --out")
+    if f"{path}/{MANIFEST}" in files and not overwrite:
+        raise UsageError(f"{out} exists already; choose another --out, or pass --overwrite")
+    return sorted(files, key=lambda file: not file.endswith(MANIFEST))

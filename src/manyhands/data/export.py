@@ -12,14 +12,15 @@ import h5py
 import numpy as np
 
 from manyhands.data.dataset import Dataset, Tokens
-from manyhands.data.files import cannot_write
-from manyhands.data.store import flush, new_hdf5
+from manyhands.data.files import cannot_write, flush
+from manyhands.data.store import new_hdf5
 from manyhands.errors import UsageError
 from manyhands.kernel import Ints, kernel
 from manyhands.records import SPLITS, Progress, Silent
 from manyhands.text.vocabulary import PAD
 
-ROWS_AT_ONCE = 65_536
+ROWS_AT_ONCE = 4_096
+LONGEST = 100_000
 
 
 def export(
@@ -34,9 +35,11 @@ def export(
 
     Where each split begins stands in the file's attributes.
     """
+    if "://" in os.fspath(to):
+        raise UsageError(f"{os.fspath(to)}: export writes local files only; name one, then copy it")
     target = Path(to)
-    if length < 1 or parts < 1:
-        raise UsageError("length and parts must be at least 1")
+    if not (1 <= length <= LONGEST and 1 <= parts <= LONGEST):
+        raise UsageError(f"length and parts must be at least 1 and at most {LONGEST:,}")
     if dataset.manifest.labels.several:
         raise UsageError("rows with several labels do not fit the fixed-width layout, which has room for one")
     if target.exists():
@@ -59,7 +62,8 @@ def export(
 
 def _write(dataset: Dataset, path: Path, length: int, parts: int, progress: Progress) -> None:
     bounds = [len(dataset) * part // parts for part in range(parts + 1)]
-    dtype = np.dtype("<u2" if dataset.vocabulary.ids <= 1 << 16 else "<u4")
+    largest = max(dataset.vocabulary.ids, len(dataset.label_names))
+    dtype = np.dtype("<u2" if largest <= 1 << 16 else "<u4")
     progress.stage("writing", len(dataset), "rows")
     with new_hdf5(path) as file:
         tables = [

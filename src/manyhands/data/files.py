@@ -4,10 +4,11 @@ import errno
 import io
 import os
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import pyarrow as pa
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from manyhands.errors import InputError, ManyhandsError, UsageError, missing_extra
+from manyhands.errors import InputError, ManyhandsError, MissingPartError, UsageError, missing_extra
 from manyhands.kernel import Bytes
 
 STDIN = "-"
@@ -24,7 +25,7 @@ SUFFIX_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 COMPRESSED_SUFFIXES = tuple(SUFFIX_CODECS)
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 REMOTE_BUFFER_BYTES = 8 << 20
-HEAD_BYTES = 1 << 20
+HEAD_BYTES = 8 << 20  # the longest record a file may begin with
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,18 @@ class InputFile:
         path = PurePosixPath(self.name.lower())
         return path.with_suffix("").suffix if path.suffix in COMPRESSED_SUFFIXES else path.suffix
 
+    @property
+    def identity(self) -> str:
+        """The same for one file, however it is named."""
+        if isinstance(self.filesystem, LocalFileSystem):
+            return os.path.realpath(self.path)
+        return self.path if self.filesystem is None else str(self.filesystem.unstrip_protocol(self.path))
+
     def open_raw(self) -> Any:
         """The bytes as they are stored, for pyarrow; seekable unless it is standard input."""
         if self.filesystem is None:
+            if sys.stdin is None:
+                raise UsageError("standard input is closed; name a file instead of -")
             return io.BufferedReader(_RawStdin(), REMOTE_BUFFER_BYTES)
         if isinstance(self.filesystem, LocalFileSystem):
             return pa.OSFile(self.path)
@@ -115,7 +125,9 @@ def reading(name: str) -> Iterator[None]:
     except FileNotFoundError:
         raise InputError(f"{name} does not exist; check the path") from None
     except ImportError as error:
-        raise missing_extra(error.name or str(error), "s3") from None
+        if name.startswith("s3:"):
+            raise missing_extra("s3fs", "s3") from None
+        raise MissingPartError(f"{name} needs another library: {str(error).splitlines()[0]}") from None
     except (OSError, pa.ArrowException, ValueError) as error:
         if "runcated" in str(error):
             raise InputError(
@@ -132,17 +144,34 @@ def writing(out: str) -> Iterator[Any]:
         return
     codec = next((codec for suffix, codec in SUFFIX_CODECS.items() if out.lower().endswith(suffix)), None)
     try:
-        filesystem, path = url_to_fs(out)
-        if isinstance(filesystem, LocalFileSystem):
-            filesystem.makedirs(filesystem._parent(path), exist_ok=True)
-        with filesystem.transaction, filesystem.open(path, "wb") as file:
+        with _new_file(*url_to_fs(out)) as file:
             if codec is None:
                 yield file
             else:
                 with pa.CompressedOutputStream(pa.PythonFile(file, "w"), codec) as stream:
                     yield stream
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise cannot_write(out, error) from None
+
+
+@contextmanager
+def _new_file(filesystem: Any, path: str) -> Iterator[Any]:
+    """Local files are written beside their place and renamed; object stores show none but whole ones."""
+    if not isinstance(filesystem, LocalFileSystem):
+        with filesystem.transaction, filesystem.open(path, "wb") as file:
+            yield file
+        return
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+        flush(Path(name))
+        Path(name).chmod(0o644)
+        Path(name).rename(target)
+    finally:
+        Path(name).unlink(missing_ok=True)
 
 
 def cannot_write(out: str, error: Exception) -> Exception:
@@ -158,10 +187,10 @@ def expand(patterns: Iterable[str]) -> list[InputFile]:
     for pattern in patterns:
         files = [InputFile(STDIN, STDIN, None, None)] if pattern == STDIN else _matching(pattern)
         for file in files:
-            found[file.name] = file
+            found.setdefault(file.identity, file)
     if not found:
         raise UsageError("no input given; name files, folders, globs or - for standard input")
-    return [found[name] for name in sorted(found)]
+    return sorted(found.values(), key=lambda file: file.name)
 
 
 def _matching(pattern: str) -> list[InputFile]:
@@ -173,11 +202,29 @@ def _matching(pattern: str) -> list[InputFile]:
                 raise InputError(f"no file matches {pattern}; check the path")
             return [_input(filesystem, p) for p in paths]
         if filesystem.isdir(path):
-            inside = [p for p in sorted(filesystem.find(path)) if _visible(p, path)]
+            inside = [p for p in sorted(_files_below(filesystem, path)) if _visible(p, path)]
             if not inside:
                 raise InputError(f"the folder {pattern} holds no files")
             return [_input(filesystem, p) for p in inside]
         return [_input(filesystem, path, name=pattern)]
+
+
+def _files_below(filesystem: Any, path: str) -> list[str]:
+    """All files in a folder; one that cannot be listed or read is an error, and never skipped."""
+    if not isinstance(filesystem, LocalFileSystem):
+        found: list[str] = filesystem.find(path)
+        return found
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    files = [Path(folder) / name for folder, _, names in os.walk(path, onerror=fail) for name in names]
+    for file in files:
+        if not file.is_file():
+            raise InputError(
+                f"{os.path.relpath(file)} is no file that can be read; remove it, or name the others"
+            )
+    return [str(file) for file in files]
 
 
 def _visible(path: str, folder: str) -> bool:
@@ -191,3 +238,12 @@ def _input(filesystem: Any, path: str, name: str | None = None) -> InputFile:
         local = isinstance(filesystem, LocalFileSystem)
         name = os.path.relpath(path) if local else filesystem.unstrip_protocol(path)
     return InputFile(name, path, filesystem, filesystem.size(path))
+
+
+def flush(path: Path) -> None:
+    """Have the file, or the folder's list of files, on the disk itself."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

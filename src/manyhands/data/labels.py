@@ -1,5 +1,6 @@
 """From the labels as they stand in the input to classes: star schemes, names as they are, or none."""
 
+import re
 import threading
 from dataclasses import dataclass
 
@@ -16,7 +17,10 @@ LabelIds = npt.NDArray[np.int32]
 MOST_LABELS = 1 << 20
 NO_LABEL = "no label"
 NEUTRAL = "3 stars, left out by polarity-strict"  # asked for: does not count against --max-rejected
+NO_STARS = "the label is not a whole number of stars from 1 to 5"
 UNLABELLED = -1
+WHOLE_NUMBER = re.compile(r"^(-?[0-9]+)\.0+$")
+NUMBER = re.compile(r"-?[0-9]{1,300}(\.[0-9]+)?")
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class LabelBook:
             return UNLABELLED, NO_LABEL
         if self._scheme != "as-is":
             if key not in ("1", "2", "3", "4", "5"):
-                return UNLABELLED, f"the label {_short(name)!r} is not a whole number of stars from 1 to 5"
+                return UNLABELLED, NO_STARS
             if key == "3" and self._scheme == "polarity-strict":
                 return UNLABELLED, NEUTRAL
         with self._lock:
@@ -109,19 +113,9 @@ class LabelBook:
 
 
 def _plain(label: str) -> str:
-    """The label without blanks around it; a whole number without its point: 5.0 is 5."""
-    label = label.strip()
-    if _is_number(label) and float(label).is_integer() and abs(float(label)) < 2**53:
-        return str(int(float(label)))
-    return label
+    """The label without blanks around it, and a whole number without its point: 5.0 is 5."""
+    return WHOLE_NUMBER.sub(r"\1", label.strip())
 
 
 def _is_number(label: str) -> bool:
-    try:
-        return np.isfinite(float(label)) and label.isascii()
-    except ValueError:
-        return False
-
-
-def _short(label: str) -> str:
-    return label if len(label) <= 40 else label[:37] + "..."
+    return NUMBER.fullmatch(label) is not None

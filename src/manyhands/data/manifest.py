@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from manyhands.data.store import flush
+from manyhands.data.files import flush
+from manyhands.data.store import sha256
 from manyhands.errors import InputError
 from manyhands.records import Ledger
 from manyhands.settings import LabelScheme, PrepareSettings
@@ -68,6 +69,16 @@ class Manifest(_Facts):
             json.dump(self.model_dump(), file, indent=1, ensure_ascii=False)
             file.write("\n")
         flush(folder / FILE)
+
+    def verify(self, folder: Path) -> None:
+        """Read every file that the manifest names and compare it with its checksum."""
+        facts = {part.name: part.sha256 for part in self.parts}
+        facts |= {name: file.sha256 for name, file in self.files.items()}
+        for name, expected in facts.items():
+            if not (folder / name).is_file():
+                raise InputError(f"{name} of {folder} is missing; prepare the dataset again")
+            if sha256(folder / name) != expected:
+                raise InputError(f"{name} of {folder} is damaged (wrong checksum); prepare the dataset again")
 
     @classmethod
     def load(cls, folder: Path) -> "Manifest":

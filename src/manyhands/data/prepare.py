@@ -15,16 +15,15 @@ from typing import Any
 from manyhands.data.counting import PREFIXES, Counter
 from manyhands.data.dataset import Dataset, open_dataset
 from manyhands.data.destination import destination
-from manyhands.data.files import COMPRESSED_SUFFIXES, expand
-from manyhands.data.labels import NEUTRAL
+from manyhands.data.files import COMPRESSED_SUFFIXES, STDIN, expand, flush
 from manyhands.data.manifest import VERSION, FileFacts, LabelFacts, Manifest, PartFacts, SourceFacts
 from manyhands.data.reading import Given, Read, Reader
 from manyhands.data.rejections import FILE as REJECTED
 from manyhands.data.spool import Spool
-from manyhands.data.store import WHOLE, PartPlan, flush, sha256, write_whole
+from manyhands.data.store import WHOLE, PartPlan, sha256, write_whole
 from manyhands.data.wordtables import WordTables
 from manyhands.data.writing import Writer
-from manyhands.errors import InputError
+from manyhands.errors import InputError, UsageError
 from manyhands.machine import resources_for
 from manyhands.records import SPLITS, Ledger, Progress, Resources, Silent
 from manyhands.settings import PrepareSettings
@@ -60,6 +59,8 @@ def prepare(
         if patterns or origin == 0
         for file in expand(os.fspath(pattern) for pattern in patterns)
     ]
+    if sum(item.file.name == STDIN for item in given) > 1:
+        raise UsageError("standard input can be read once, and not for two splits")
     resources = resources_for(memory, threads)
     with destination(os.fspath(out), overwrite) as folder:
         _make(folder, given, checked, resources, progress or Silent())
@@ -96,7 +97,7 @@ def _make(
         splits={split: int(found.rows[number].sum()) for number, split in enumerate(SPLITS)},
         labels=LabelFacts(scheme=read.scheme, names=classes.names, several=classes.several),
         vocabulary=len(vocabulary),
-        ledger=_ledger(read, int(found.rows.sum())),
+        ledger=_ledger(read, int(found.rows.sum()), found.duplicates),
         rejections=dict(sorted(read.rejections.by_reason.items())),
         settings=settings,
         sources=[_source_facts(item) for item in given],
@@ -105,10 +106,11 @@ def _make(
     ).save(folder)
 
 
-def _ledger(read: Read, kept: int) -> Ledger:
-    rejected = len(read.rejections)
-    duplicates = read.rows - read.empty - rejected - kept
-    return Ledger(read.rows, kept, duplicates, read.empty, rejected)
+def _ledger(read: Read, kept: int, duplicates: int) -> Ledger:
+    ledger = Ledger(read.rows, kept, duplicates, read.empty, len(read.rejections))
+    if not ledger.adds_up:
+        raise AssertionError(f"rows were lost or counted twice: {ledger}")
+    return ledger
 
 
 def _source_facts(item: Given) -> SourceFacts:
@@ -144,13 +146,12 @@ def _check(read: Read, settings: PrepareSettings) -> None:
     """Stop here if too much of the input is of no use."""
     if not read.rows:
         raise InputError("the input holds no rows at all")
-    wrong = len(read.rejections) - read.rejections.by_reason[NEUTRAL]
-    if wrong > settings.max_rejected * read.rows:
+    if read.wrong > settings.max_rejected * read.rows:
         reasons = ", ".join(
             f"{count:,} x {reason}" for reason, count in read.rejections.by_reason.most_common(3)
         )
         raise InputError(
-            f"{wrong:,} of {read.rows:,} rows cannot be used, more than --max-rejected "
+            f"{read.wrong:,} of {read.rows:,} rows cannot be used, more than --max-rejected "
             f"{settings.max_rejected:.2%}; the first is {read.rejections.first()} (in all: {reasons})"
         )
     if read.rows == read.empty + len(read.rejections):

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from manyhands.data.files import InputFile, InputStream
 from manyhands.data.fold import ROW
-from manyhands.data.labels import LabelBook
+from manyhands.data.labels import NEUTRAL, LabelBook
 from manyhands.data.parallel import side_by_side
 from manyhands.data.rejections import Rejections
 from manyhands.data.sources.source import Piece, Records, Source, open_source
@@ -30,7 +31,8 @@ from manyhands.text.utf8 import valid_utf8
 from manyhands.text.words import UNIT_BYTES
 
 PREFIX_BITS = 10  # of a row's digest; partitions and parts are runs of these 1,024 prefixes
-HOPELESS_ROWS = 10_000  # stop early where not one row of so many could be used
+HOPELESS_ROWS = 10_000
+NUMBER = r"^[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?$"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,16 @@ class Read:
     rates_stars: bool = False
     rows: int = 0
     empty: int = 0
+
+    @property
+    def wrong(self) -> int:
+        """Rejected rows, less those that the user asked to leave out."""
+        return len(self.rejections) - self.rejections.by_reason[NEUTRAL]
+
+    @property
+    def hopeless(self) -> bool:
+        """Not one of many rows could be used: no need to read on."""
+        return self.wrong == self.rows >= HOPELESS_ROWS
 
 
 @dataclass(frozen=True)
@@ -80,7 +92,7 @@ class Reader:
             read.rows += tally.rows
             read.empty += tally.empty
             read.rejections.add(tally.file, tally.rejected)
-            if len(read.rejections) == read.rows >= HOPELESS_ROWS:
+            if read.hopeless and self._settings.max_rejected < 1:
                 break
         return self._found()
 
@@ -140,8 +152,8 @@ class Reader:
         self._spool.add({partition: batch.slice(start, count) for partition, start, count in bounds})
         rejected = [(int(records.lines[row]), reason) for row, reason in bad.items()]
         rejected += [(lost.line, lost.reason) for lost in records.lost]
-        read = len(empty) + len(records.lost)
-        return _Tally(records.file, read, read - len(rows) - len(rejected), rejected)
+        count_empty = int(empty.sum()) - sum(bool(empty[row]) for row in bad)
+        return _Tally(records.file, len(empty) + len(records.lost), count_empty, rejected)
 
     def _by_partition(
         self, rows: npt.NDArray[np.int64], high: npt.NDArray[np.uint64]
@@ -167,14 +179,10 @@ def _weights(column: pa.Array | None, count: int) -> tuple[npt.NDArray[np.float3
     """The weights, 1 where there is no column for them, and the reason for each that is no weight."""
     if column is None:
         return np.ones(count, np.float32), {}
-    weights = np.array([_weight(value) for value in column.to_pylist()], np.float32)
-    wrong = np.flatnonzero(np.isnan(weights)).tolist()
+    if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
+        column = column.cast(pa.string())
+        column = pc.if_else(pc.match_substring_regex(column, NUMBER), column, None)
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is rejected
+        weights = np.asarray(column.cast(pa.float64()).fill_null(np.nan)).astype(np.float32)
+    wrong = np.flatnonzero(~((weights >= 0) & np.isfinite(weights))).tolist()
     return weights, dict.fromkeys(wrong, "the weight is not a number from 0 up")
-
-
-def _weight(value: object) -> float:
-    try:
-        weight = float(value.decode() if isinstance(value, bytes) else value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return float("nan")
-    return weight if 0 <= weight < float("inf") else float("nan")

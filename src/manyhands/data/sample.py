@@ -50,8 +50,8 @@ def sample(
     progress: Progress | None = None,
 ) -> None:
     """Write ``rows`` reviews as JSON lines to a file, a URL or ``-`` for standard output."""
-    if rows < 1 or seed < 0:
-        raise UsageError("rows must be at least 1, and the seed at least 0")
+    if not 1 <= rows < 2**53 or not 0 <= seed < 2**63:
+        raise UsageError("rows must be at least 1, and the seed at least 0 and below 2^63")
     watch = progress or Silent()
     watch.stage("writing", rows, "rows")
     with writing(os.fspath(out)) as file:

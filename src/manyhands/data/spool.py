@@ -40,8 +40,8 @@ class Spool:
     def read(self, partition: int) -> pa.RecordBatch | None:
         """All rows of the partition; None if it has none."""
         with self._lock:
-            batches = list(self._batches[partition])
-            extents = list(self._extents[partition])
+            batches = list(self._batches.get(partition, ()))
+            extents = list(self._extents.get(partition, ()))
         for extent in extents:
             with pa.OSFile(str(self._path)) as file:
                 file.seek(extent.start)

@@ -28,6 +28,8 @@ class WordTables:
         """This thread's table; a new one when it has grown past its share of the memory."""
         table: WordTable | None = getattr(self._local, "table", None)
         if table is None or table.full or table.nbytes > self._table_bytes:
+            if table is not None:
+                table.seal()
             table = self._local.table = WordTable()
             with self._lock:
                 self._tables.append(table)

@@ -8,7 +8,6 @@ never glued together, and no word is ever left out.
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from manyhands.kernel import Bytes, Hashes, Ints, kernel
 from manyhands.settings import TextSettings
@@ -24,9 +23,13 @@ from manyhands.text.characters import (
     entities,
     name_hash,
 )
-from manyhands.text.ragged import Ragged, from_arrow, from_strings
+from manyhands.text.ragged import Ragged, from_strings
 from manyhands.text.utf8 import decode, encode
 
+# Code points 0x80 to 0x9F of Windows-1252; the five that it lacks stay as they are.
+WINDOWS = tuple(
+    ord(bytes([byte]).decode("cp1252", "replace").replace("\ufffd", chr(byte))) for byte in range(0x80, 0xA0)
+)
 LONGEST_WORD = 128  # bytes; a longer run is cut, so that no input makes a word of megabytes
 SPARE = 8  # bytes behind the last text, so that readers may load eight bytes anywhere
 LONGEST_ENTITY = 33  # the longest name HTML knows, and room for & and ;
@@ -49,10 +52,6 @@ class Normaliser:
 
     def strings(self, texts: Ragged) -> list[str]:
         return self.ragged(texts).strings()
-
-    def arrow(self, texts: pa.Array) -> Ragged:
-        """Normalise an Arrow array of strings; a null gives an empty text."""
-        return self.ragged(from_arrow(texts))
 
     def ragged(self, texts: Ragged) -> Ragged:
         """Normalise many texts (valid UTF-8) at once, without the GIL."""
@@ -96,14 +95,17 @@ def _numbered_entity(data: Bytes, start: int, end: int) -> int:
         start += 1
     code = 0
     for i in range(start, end):
-        digit = int(data[i]) - 0x30
-        if digit > 9:
-            digit = (int(data[i]) | 0x20) - 0x57
-        if digit < 0 or digit >= base or (base == 16 and digit > 9 and data[i] < 0x41):
+        byte, lower = data[i], data[i] | 0x20
+        if 0x30 <= byte <= 0x39:
+            code = code * base + byte - 0x30
+        elif base == 16 and 0x61 <= lower <= 0x66:
+            code = code * base + lower - 0x57
+        else:
             return -1
-        code = code * base + digit
         if code > 0x10FFFF:
             return -1
+    if 0x80 <= code < 0xA0:  # HTML reads these as Windows did: &#146; is an apostrophe
+        code = WINDOWS[code - 0x80]
     return code if start < end and code > 0 and not 0xD800 <= code < 0xE000 else -1
 
 

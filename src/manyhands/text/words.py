@@ -18,7 +18,7 @@ Units = npt.NDArray[np.uint16]
 
 UNIT_BYTES = 2
 BLANK = 0x20
-FULL_WORDS = 1 << 22  # take a new table past this: numbers have 24 bits, and one row may add 2^23
+FULL_WORDS = 1 << 21  # take a new table past this: numbers have 24 bits, and one row may add 2^23
 BLANKS = np.uint64(0x2020202020202020)
 ONES = np.uint64(0x0101010101010101)
 TOPS = np.uint64(0x8080808080808080)
@@ -60,6 +60,12 @@ class WordTable:
 
     def __len__(self) -> int:
         return self._size
+
+    def seal(self) -> None:
+        """Give back all memory but that of the words: no more will be numbered."""
+        self._letters = self._letters[: self._starts[self._size]].copy()
+        self._starts = self._starts[: self._size + 1].copy()
+        self._slots = np.empty(0, np.uint64)
 
     @property
     def full(self) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
+from manyhands.data.blocks import BLOCK_BYTES, LONGEST_RECORD_BYTES
 from manyhands.data.files import STDIN, InputStream, reading
-from manyhands.data.sources.source import SEPARATOR, STAR_NAMES, Fields, Piece, Records
+from manyhands.data.sources.source import SEPARATOR, Fields, Piece, Records
 from manyhands.errors import InputError
 from manyhands.text.ragged import from_arrow
 
-ROWS_A_PIECE = 16_384
+MOST_ROWS = 65_536
 
 
 class Columns:
@@ -29,12 +31,14 @@ class Columns:
         with reading(self._name):
             self._file = self._open(stream.file.open_raw())
         schema = self._schema()
+        if len(set(schema.names)) < len(schema.names):
+            raise InputError(f"{self._name}: two columns have the same name")
         self._fields = fields.found_in(schema.names, self._name)
         self._wanted = [f for f in (self._fields.text, self._fields.label, self._fields.weight) if f]
         for name in self._wanted:
             if name not in schema.names:
                 raise InputError(f"{self._name}: no column '{name}' among {', '.join(schema.names)}")
-        self.rates_stars = self._fields.label in STAR_NAMES
+        self.rates_stars = self._fields.rates_stars
 
     def _open(self, raw: Any) -> Any:
         raise NotImplementedError
@@ -49,21 +53,35 @@ class Columns:
         row = 1
         with reading(self._name):
             for batch in self._batches():
-                yield partial(self._parse, batch, row)
-                row += len(batch)
+                for piece in self._cut(batch):
+                    yield partial(self._parse, piece, row)
+                    row += len(piece)
+
+    def _cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Pieces of so many bytes of text as a block of lines has."""
+        before = np.cumsum(from_arrow(batch[self._fields.text]).lengths())
+        cuts = np.unique(np.searchsorted(before, np.arange(0, before[-1:].sum() + 1, BLOCK_BYTES)))
+        for start, end in pairwise([*cuts.tolist(), len(batch)]):
+            yield batch.slice(start, end - start)
 
     def _parse(self, batch: pa.RecordBatch, row: int) -> Records:
         fields = self._fields
         with reading(self._name):
             texts = batch[fields.text]
+            rows = from_arrow(texts)
             missing = np.flatnonzero(texts.is_null().to_numpy(zero_copy_only=False)).tolist()
+            bad = dict.fromkeys(missing, f"no field '{fields.text}'")
+            long = np.flatnonzero(rows.lengths() > LONGEST_RECORD_BYTES).tolist()
+            if long:
+                bad |= dict.fromkeys(long, "the text is longer than 8 MiB")
+                rows = from_arrow(pc.if_else(rows.lengths() > LONGEST_RECORD_BYTES, None, texts))
             return Records(
                 self._name,
                 row + np.arange(len(batch)),
-                from_arrow(texts),
+                rows,
                 _keys(batch[fields.label]) if fields.label else None,
                 batch[fields.weight] if fields.weight else None,
-                dict.fromkeys(missing, f"no field '{fields.text}'"),
+                bad,
             )
 
 
@@ -82,7 +100,12 @@ class Parquet(Columns):
         return self._file.schema_arrow
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        yield from self._file.iter_batches(ROWS_A_PIECE, columns=self._wanted, use_threads=False)
+        facts = self._file.metadata
+        row_bytes = sum(facts.row_group(k).total_byte_size for k in range(facts.num_row_groups)) // max(
+            facts.num_rows, 1
+        )
+        rows = max(16, min(MOST_ROWS, BLOCK_BYTES // max(row_bytes, 1)))
+        yield from self._file.iter_batches(rows, columns=self._wanted, use_threads=False)
 
 
 class ArrowFile(Columns):
@@ -101,9 +124,7 @@ class ArrowFile(Columns):
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for number in range(self._file.num_record_batches):
-            batch = self._file.get_batch(number).select(self._wanted)
-            for start in range(0, len(batch), ROWS_A_PIECE):
-                yield batch.slice(start, ROWS_A_PIECE)
+            yield self._file.get_batch(number).select(self._wanted)
 
 
 def _keys(labels: pa.Array) -> pa.Array:

@@ -1,6 +1,7 @@
 """CSV and TSV: with a header (Hugging Face's ``text``, ``label``), or Yelp's without one."""
 
 import csv
+import io
 from collections.abc import Iterator
 from functools import partial
 
@@ -11,7 +12,7 @@ import pyarrow.csv
 
 from manyhands.data.blocks import Block, blocks, cut_delimited
 from manyhands.data.files import InputStream
-from manyhands.data.sources.source import STAR_NAMES, TEXT_NAMES, Fields, Piece, Records
+from manyhands.data.sources.source import TEXT_NAMES, Fields, Piece, Records
 from manyhands.errors import InputError
 from manyhands.kernel import Bytes, Ints
 from manyhands.text.ragged import from_arrow
@@ -34,7 +35,7 @@ class Delimited:
             if name not in self._names:
                 raise InputError(f"{stream.file.name}: no column '{name}' among {', '.join(self._names)}")
         self._fields = fields
-        self.rates_stars = fields.label in STAR_NAMES
+        self.rates_stars = fields.rates_stars
 
     @classmethod
     def knows(cls, head: bytes) -> bool:
@@ -42,6 +43,8 @@ class Delimited:
 
     def _header(self, fields: Fields) -> tuple[list[str], bool]:
         first = _first_row(self._stream.head())
+        if len(set(first)) < len(first):
+            raise InputError(f"{self._stream.file.name} line 1: two columns have the same name")
         given = [name for name in (fields.text, fields.label, fields.weight) if name]
         if given and all(name.isdigit() for name in given) and not set(given) <= set(first):
             return [str(number + 1) for number in range(len(first))], False
@@ -57,12 +60,17 @@ class Delimited:
         return cut_delimited(data, final, ord(self._delimiter))
 
     def _parse(self, block: Block, header: bool) -> Records:
-        first = int(header)
+        first = min(int(header), len(block.lines))
         rows, lines = block.rows, block.lines[first:]
         table, bad = self._columns(rows.data[rows.offsets[first] : rows.offsets[-1]])
         fields = self._fields
         texts, labels = self._texts(table), table[fields.label] if fields.label else None
         weights = table[fields.weight] if fields.weight else None
+        if len(table) + len(bad) != len(lines):
+            raise InputError(
+                f"{block.file} lines {lines[0]} to {lines[-1]}: the rows cannot be told apart; "
+                "check the quotes, or name another format with --format"
+            )
         # Arrow leaves out the rows with a wrong number of columns: put a null in their place.
         good = np.setdiff1d(np.arange(len(lines)), list(bad))
         place = np.full(len(lines), -1)
@@ -133,8 +141,11 @@ class Yelp(Delimited):
 
 
 def _first_row(head: bytes) -> list[str]:
-    text = head.decode("utf-8-sig", "replace")
-    return next(csv.reader(text.splitlines(keepends=True), delimiter=_delimiter(head)), [])
+    text = io.TextIOWrapper(io.BytesIO(head), "utf-8-sig", "replace", newline="")
+    try:
+        return next(csv.reader(text, delimiter=_delimiter(head)), [])
+    except csv.Error:  # a field of many kilobytes: this is some other format
+        return []
 
 
 def _delimiter(head: bytes) -> str:

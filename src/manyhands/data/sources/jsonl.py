@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from manyhands.data.blocks import Block, blocks, cut_lines
+from manyhands.data.blocks import BOM, Block, blocks, cut_lines
 from manyhands.data.files import InputStream
 from manyhands.data.sources.fields import find_fields, values
 from manyhands.data.sources.loose import looks_loose, loose_to_json
-from manyhands.data.sources.source import SEPARATOR, STAR_NAMES, Fields, Piece, Records
+from manyhands.data.sources.source import SEPARATOR, Fields, Piece, Records
 from manyhands.errors import InputError
 from manyhands.kernel import Flags
 from manyhands.text.ragged import Ragged, from_arrow, from_strings
@@ -31,7 +31,7 @@ class JsonLines:
     def __init__(self, stream: InputStream, fields: Fields) -> None:
         self._stream = stream
         self._fields = fields = fields.found_in(_names(stream.head(), stream.file.name), stream.file.name)
-        self.rates_stars = fields.label in STAR_NAMES
+        self.rates_stars = fields.rates_stars
 
     @classmethod
     def knows(cls, head: bytes) -> bool:
@@ -104,8 +104,8 @@ def _lists_joined(labels: pa.Array) -> pa.Array:
 def _list_joined(name: str) -> str:
     if name.startswith("["):
         try:
-            return SEPARATOR.join(str(label) for label in json.loads(name))
-        except ValueError:
+            return SEPARATOR.join(_as_text(label) or "" for label in json.loads(name))
+        except (ValueError, RecursionError):
             pass  # a label that happens to begin with a bracket
     return name
 
@@ -113,8 +113,8 @@ def _list_joined(name: str) -> str:
 def _names(head: bytes, file: str) -> list[str]:
     """The field names of the first lines that can be read."""
     names: dict[str, None] = {}
-    for line in head.decode("utf-8-sig", "replace").splitlines()[:LINES_LOOKED_AT]:
-        rows = from_strings([line])
+    for line in head.removeprefix(BOM).split(b"\n", LINES_LOOKED_AT)[:LINES_LOOKED_AT]:
+        rows = from_strings([line.decode("utf-8", "replace")])
         names |= dict.fromkeys(_object(loose_to_json(rows, looks_loose(rows)).strings()[0]) or {})
     if not names:
         raise InputError(f"{file} line 1: not JSON, one object a line; name its format with --format")

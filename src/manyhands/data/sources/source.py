@@ -33,6 +33,11 @@ class Fields:
     weight: str | None
     labelled: bool = True
 
+    @property
+    def rates_stars(self) -> bool:
+        """Whether the label's name says that it is a rating from 1 to 5."""
+        return (self.label or "").lower() in STAR_NAMES
+
     def found_in(self, names: list[str], file: str) -> "Fields":
         """Fill in by the names of the file what the user left open."""
         text = self.text or _first(TEXT_NAMES, names)

@@ -1,0 +1,52 @@
+"""Ctrl-C that stops long work between two pieces of it, and not inside a compiled kernel.
+
+An exception that is raised by a signal handler can come up anywhere, also where a library does
+not expect one; numba's dispatcher even crashes. So while work is watched, the first Ctrl-C only
+makes a note, and the next report of progress stops the work. A second one stops it at once.
+"""
+
+import signal
+from types import FrameType
+
+EXIT_CODE = 130
+
+
+class Interrupt(BaseException):
+    """The user wants to stop. Not Python's KeyboardInterrupt, which some libraries catch."""
+
+
+class _State:
+    watched = False
+    asked = False
+
+
+def install() -> None:
+    """From now on, Ctrl-C is handled here."""
+    signal.signal(signal.SIGINT, _handle)
+
+
+def ignore() -> None:
+    """All is done: Ctrl-C must not change the exit code any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def watched(is_watched: bool) -> None:
+    """Say whether there is work that reports its progress by ``check``."""
+    _State.watched = is_watched
+
+
+def check() -> None:
+    """Stop here if the user asked for it."""
+    if _State.asked:
+        raise Interrupt
+
+
+def asked() -> bool:
+    return _State.asked
+
+
+def _handle(signal_number: int, frame: FrameType | None) -> None:
+    at_once = not _State.watched or _State.asked
+    _State.asked = True
+    if at_once:
+        raise Interrupt
