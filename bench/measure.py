@@ -13,7 +13,7 @@ from manyhands.machine import examine
 
 RECORDS = Path(__file__).parent / "records"
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-SECONDS_BETWEEN_LOOKS = 0.05
+SECONDS_BETWEEN_LOOKS = 0.25  # a look costs milliseconds, which the contender would miss
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ threads change a byte of what comes out.
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,8 @@ def _make(
     vocabulary.save(folder)
     read.rejections.save(folder)
     write_whole(folder, writer.plans)
+    with ThreadPoolExecutor(resources.threads) as pool:  # one waits for the disk while another hashes
+        parts = list(pool.map(partial(_part_facts, folder), writer.plans))
     Manifest(
         version=VERSION,
         rows=int(found.rows.sum()),
@@ -101,7 +105,7 @@ def _make(
         rejections=dict(sorted(read.rejections.by_reason.items())),
         settings=settings,
         sources=[_source_facts(item) for item in given],
-        parts=[_part_facts(folder, plan) for plan in writer.plans],
+        parts=parts,
         files={name: _file_facts(folder / name) for name in (WHOLE, VOCABULARY, REJECTED)},
     ).save(folder)
 
@@ -127,8 +131,9 @@ def _part_facts(folder: Path, plan: PartPlan) -> PartFacts:
 
 
 def _file_facts(path: Path) -> FileFacts:
+    facts = FileFacts(bytes=path.stat().st_size, sha256=sha256(path))
     flush(path)
-    return FileFacts(bytes=path.stat().st_size, sha256=sha256(path))
+    return facts
 
 
 def _partitions(given: list[Given], resources: Resources) -> int:

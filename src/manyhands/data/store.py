@@ -76,7 +76,6 @@ class PartWriter:
             data, at = data[written:], at + written
 
     def close(self) -> None:
-        os.fsync(self._descriptor)
         os.close(self._descriptor)
 
 

@@ -1,7 +1,6 @@
 """The last pass of ``prepare``: final ids looked up, and every row put at its place in its part."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -80,8 +79,8 @@ class Writer:
                 part.write("label_offsets", 0, np.array([part.plan.starts["labels"]]))
         for done, _ in enumerate(side_by_side(self._take, range(partitions), resources.threads)):
             progress.advance(done + 1)
-        with ThreadPoolExecutor(resources.threads) as pool:
-            list(pool.map(PartWriter.close, self._parts))
+        for part in self._parts:
+            part.close()
 
     def _take(self, partition: int) -> None:
         kept, batch = self._kept.read(partition), self._rows.read(partition)
