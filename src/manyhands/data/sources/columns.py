@@ -1,5 +1,6 @@
 """Parquet and Arrow files: the columns are there already."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
@@ -19,7 +20,7 @@ from manyhands.text.ragged import from_arrow
 MOST_ROWS = 65_536
 
 
-class Columns:
+class Columns(ABC):
     """What both have in common; ``lines`` of the records are row numbers, from 1."""
 
     def __init__(self, stream: InputStream, fields: Fields) -> None:
@@ -40,14 +41,14 @@ class Columns:
                 raise InputError(f"{self._name}: no column '{name}' among {', '.join(schema.names)}")
         self.rates_stars = self._fields.rates_stars
 
-    def _open(self, raw: Any) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def _open(self, raw: Any) -> Any: ...
 
-    def _schema(self) -> pa.Schema:
-        raise NotImplementedError
+    @abstractmethod
+    def _schema(self) -> pa.Schema: ...
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        raise NotImplementedError
+    @abstractmethod
+    def _batches(self) -> Iterator[pa.RecordBatch]: ...
 
     def pieces(self) -> Iterator[Piece]:
         row = 1
