@@ -43,12 +43,14 @@ def test_kill_at_random_moments(raw: Path, tmp_path: Path) -> None:
     draw = random.Random(7)
     out = tmp_path / "out"
     outcomes = {"none": 0, "whole": 0}
+    leftovers = 0
     for attempt in range(24):
         # Most of a short run is loading Python; the last four fifths hold all the work.
         running = start(raw, out)
         time.sleep(whole * draw.uniform(0.2, 1.0))
         os.killpg(running.pid, signal.SIGKILL)
         running.communicate()
+        leftovers += any(".partial-" in path.name for path in tmp_path.iterdir())
         if out.exists():
             dataset = manyhands.open_dataset(out)
             dataset.verify()
@@ -60,8 +62,7 @@ def test_kill_at_random_moments(raw: Path, tmp_path: Path) -> None:
                 manyhands.open_dataset(out)
             outcomes["none"] += 1
     assert outcomes["none"] >= 5, outcomes
-    leftovers = [path for path in tmp_path.iterdir() if ".partial-" in path.name]
-    assert leftovers, "a killed run cannot clean up after itself"
+    assert leftovers >= 3, "a killed run cannot clean up after itself"
     assert start(raw, out).wait(60) == 0
     assert (out / "manifest.json").read_bytes() == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "whole"], "the next run did"
