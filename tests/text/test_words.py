@@ -52,4 +52,4 @@ def test_vocabulary_round_trip(tmp_path: Path) -> None:
     assert opened.words.to_pylist() == vocabulary.words.to_pylist()
     assert opened.counts.tolist() == [9, 7, 5, 5, 3]
     assert opened.ids_of(from_strings(["a", "rare", '"', "zzz"])).tolist() == [5, UNKNOWN, 3, UNKNOWN]
-    assert opened.word(5) == "a" and opened.id_of["日"] == 7 and opened.ids == 8
+    assert opened.word(5) == "a" and opened.word(7) == "日" and opened.ids == 8

@@ -24,7 +24,7 @@ from manyhands.data.manifest import FILE as MANIFEST
 from manyhands.data.manifest import Manifest
 from manyhands.errors import InputError, UsageError
 
-# What a dataset is made of: a remote place that holds anything else is left alone.
+# What a dataset is made of: a place that holds anything else is left alone.
 OURS = re.compile(r"(train|valid|test)-\d+\.h5|dataset\.h5|vocabulary\.tsv|rejected\.csv|manifest\.json")
 
 

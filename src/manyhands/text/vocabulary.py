@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import duckdb
@@ -34,10 +33,6 @@ class Vocabulary:
     def ids(self) -> int:
         """How many ids there are, the three special ones included."""
         return len(self.words) + FIRST_WORD
-
-    @cached_property
-    def id_of(self) -> dict[str, int]:
-        return {word: number + FIRST_WORD for number, word in enumerate(self.words.to_pylist())}
 
     def word(self, id_: int) -> str:
         """The word of an id; the special ids have names that no text holds."""

@@ -68,7 +68,7 @@ def _escape_length(data: Bytes, i: int, end: int) -> int:
 
 @kernel
 def code_unit(data: Bytes, i: int, end: int) -> int:
-    r"""The code of ``\uXXXX`` at ``i``; -1 if there is none."""
+    """The code that the escape of u and four hexadecimal digits at ``i`` stands for; -1 if there is none."""
     if i + 6 > end or data[i] != BACKSLASH or data[i + 1] != LETTER_U:
         return -1
     code = 0
