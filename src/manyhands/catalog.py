@@ -17,6 +17,11 @@ SOURCES = {
     "text": "manyhands.data.sources.text:PlainText",
 }
 
+MODELS = {
+    "ngrams": "manyhands.models.ngrams:Ngrams",
+    "fasttext": "manyhands.models.fasttext:FastText",
+}
+
 
 def load(catalog: dict[str, str], kind: str, name: str) -> Any:
     """The object that ``name`` stands for; a wrong name lists the right ones.

@@ -25,6 +25,12 @@ class MissingPartError(ManyhandsError):
     exit_code = 4
 
 
+class ResumableError(ManyhandsError):
+    """Work that was interrupted, and can be taken up again."""
+
+    exit_code = 5
+
+
 def missing_extra(what: str, extra: str) -> MissingPartError:
     """The error for a library that an extra brings.
 

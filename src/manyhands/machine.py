@@ -4,6 +4,7 @@ import os
 import platform
 import re
 import shutil
+from functools import cache
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ MOST_THREADS = 512
 ENGINES = {"java": ("spark", "install a Java runtime, 17 or later (Debian: default-jre-headless)")}
 
 
+@cache
 def examine() -> dict[str, Any]:
     """Versions, cores, memory; for each library of the core and the extras, what to do if it is missing."""
     return {

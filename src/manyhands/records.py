@@ -49,7 +49,7 @@ class Progress(Protocol):
 
     def stage(self, name: str, total: int | None, unit: str) -> None: ...
 
-    def advance(self, done: int) -> None: ...
+    def advance(self, done: int, note: str = "") -> None: ...
 
 
 class Silent:
@@ -58,5 +58,14 @@ class Silent:
     def stage(self, name: str, total: int | None, unit: str) -> None:
         pass
 
-    def advance(self, done: int) -> None:
+    def advance(self, done: int, note: str = "") -> None:
         pass
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What the exchange between workers cost."""
+
+    bytes: int = 0
+    wait_seconds: float = 0.0
+    staleness: float = 0.0

@@ -72,3 +72,42 @@ class PrepareSettings(Settings):
         if self.valid + self.test >= 1:
             raise ValueError("valid and test together leave nothing to train on")
         return self
+
+
+class ModelSettings(Settings):
+    """What every model has; each adds its own."""
+
+    epochs: Annotated[int, Field(ge=1, le=10_000)]
+    rate: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+
+
+class NgramSettings(ModelSettings):
+    """What the models over hashed n-grams share."""
+
+    ngrams: Annotated[int, Field(ge=1, le=5)]
+    chars: Annotated[str, Field(pattern=r"^[0-9]{1,2}-[0-9]{1,2}$")] = "0-0"
+    buckets: Annotated[int, Field(ge=1, le=2**28)]
+    min_count: Annotated[int, Field(ge=1, le=255)]
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        least, most = self.letters
+        if (least, most) != (0, 0) and not 1 <= least <= most <= 10:
+            raise ValueError(f"--chars {self.chars} is no range of 1 to 10 letters; write it like 3-5")
+        return self
+
+    @property
+    def letters(self) -> tuple[int, int]:
+        """Runs of so many letters, from and to; (0, 0) for none."""
+        least, _, most = self.chars.partition("-")
+        return int(least), int(most)
+
+
+class FrameSettings(Settings):
+    """How training goes, whatever the model."""
+
+    deterministic: bool = False
+    patience: Annotated[int, Field(ge=0, le=10_000)] = 2
+    class_weights: Literal["none", "balanced"] = "none"
+    checkpoint_seconds: Annotated[float, Field(ge=0)] = 60.0

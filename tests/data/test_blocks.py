@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from manyhands.data import blocks as blocks_module
 from manyhands.data.blocks import Block, blocks, cut_delimited, cut_lines
-from manyhands.data.files import InputStream, expand
+from manyhands.storage.files import InputStream, expand
 
 
 class FakeStream:

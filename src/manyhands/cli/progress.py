@@ -25,6 +25,7 @@ class _Meter:
         self.name, self.total, self.unit = name, total, unit
         self.began = time.monotonic()
         self.done = 0
+        self.note = ""
 
     def rate(self) -> str:
         per_second = self.done / max(time.monotonic() - self.began, 1e-6)
@@ -36,7 +37,8 @@ class _Meter:
         left = ""
         if self.total and self.done:
             left = f", {seconds * (self.total - self.done) / self.done:.0f} s left"
-        return f"{self.name}: {amount(self.done, self.unit)}{of}, {self.rate()}{left}"
+        note = f", {self.note}" if self.note else ""
+        return f"{self.name}: {amount(self.done, self.unit)}{of}, {self.rate()}{left}{note}"
 
 
 class Lines:
@@ -58,11 +60,11 @@ class Lines:
     def stage(self, name: str, total: int | None, unit: str) -> None:
         self._meter, self._said = _Meter(name, total, unit), time.monotonic()
 
-    def advance(self, done: int) -> None:
+    def advance(self, done: int, note: str = "") -> None:
         interrupt.check()
         if self._meter is None:
             return
-        self._meter.done = done
+        self._meter.done, self._meter.note = done, note
         if time.monotonic() - self._said >= SECONDS_BETWEEN_LINES:
             self._said = time.monotonic()
             print(self._meter.line(), file=sys.stderr)
@@ -79,6 +81,7 @@ class Bar:
             BarColumn(),
             TextColumn("{task.percentage:>3.0f}%"),
             TextColumn("{task.fields[rate]}"),
+            TextColumn("{task.fields[note]}"),
             TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,
@@ -103,13 +106,13 @@ class Bar:
         if self._task is not None:
             self._progress.remove_task(self._task)
         self._meter = _Meter(name, total, unit)
-        self._task = self._progress.add_task(name, total=total, rate="")
+        self._task = self._progress.add_task(name, total=total, rate="", note="")
 
-    def advance(self, done: int) -> None:
+    def advance(self, done: int, note: str = "") -> None:
         interrupt.check()
         self._meter.done = done
         if self._task is not None:
-            self._progress.update(self._task, completed=done, rate=self._meter.rate())
+            self._progress.update(self._task, completed=done, rate=self._meter.rate(), note=note)
 
 
 def amount(number: float, unit: str) -> str:

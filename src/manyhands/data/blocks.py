@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from manyhands.data.files import InputStream
 from manyhands.kernel import Bytes, Ints, frozen, kernel
 from manyhands.records import Rejection
+from manyhands.storage.files import InputStream
 from manyhands.text.hashing import eight
 from manyhands.text.ragged import Ragged
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from manyhands.data.destination import destination
-from manyhands.data.files import reading
-from manyhands.data.manifest import FILE, LARGEST_BYTES, Manifest
+from manyhands.data.manifest import DATASET, FILE, LARGEST_BYTES, Manifest
 from manyhands.errors import InputError
+from manyhands.storage.destination import destination
+from manyhands.storage.files import reading
 
 
 def local_copy(path: str) -> Path:
@@ -26,7 +26,7 @@ def local_copy(path: str) -> Path:
         stored = filesystem.cat_file(f"{remote}/{FILE}")
         copy = _cache_folder() / hashlib.sha256(stored).hexdigest()[:32]
         if not (copy / FILE).is_file():
-            with destination(str(copy), overwrite=False) as folder:
+            with destination(str(copy), overwrite=False, kind=DATASET) as folder:
                 (folder / FILE).write_bytes(stored)
                 manifest = Manifest.load(folder)
                 for name in [part.name for part in manifest.parts] + list(manifest.files):

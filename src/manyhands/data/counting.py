@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from manyhands.data.fold import Labels, fold
 from manyhands.data.labels import Classes, LabelBook
-from manyhands.data.parallel import side_by_side
 from manyhands.data.reading import PREFIX_BITS
 from manyhands.data.spool import Spool
 from manyhands.kernel import Hashes, Ints, kernel
+from manyhands.parallel import side_by_side
 from manyhands.records import SPLITS, Progress, Resources
 from manyhands.settings import PrepareSettings
 from manyhands.text.hashing import fractions

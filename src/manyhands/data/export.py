@@ -12,11 +12,11 @@ import h5py
 import numpy as np
 
 from manyhands.data.dataset import Dataset, Tokens
-from manyhands.data.files import cannot_write, flush
 from manyhands.data.store import new_hdf5
 from manyhands.errors import UsageError
 from manyhands.kernel import Ints, kernel
 from manyhands.records import SPLITS, Progress, Silent
+from manyhands.storage.files import cannot_write, flush
 from manyhands.text.vocabulary import PAD
 
 ROWS_AT_ONCE = 4_096

@@ -1,16 +1,17 @@
 """The manifest of a dataset: what it holds, how it was made, and where every input row went."""
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from manyhands.data.files import flush
-from manyhands.data.store import sha256
 from manyhands.errors import InputError
 from manyhands.records import Ledger
 from manyhands.settings import LabelScheme, PrepareSettings
+from manyhands.storage.destination import Kind
+from manyhands.storage.files import flush, sha256
 
 FILE = "manifest.json"
 VERSION = 1
@@ -101,3 +102,11 @@ class Manifest(_Facts):
                 f"{path} is of version {manifest.version}, not {VERSION}; prepare the dataset again"
             )
         return manifest
+
+
+DATASET = Kind(
+    "dataset",
+    FILE,
+    re.compile(r"(train|valid|test)-\d+\.h5|dataset\.h5|vocabulary\.tsv|rejected\.csv|manifest\.json"),
+    Manifest.load,
+)

@@ -16,19 +16,19 @@ from typing import Any
 
 from manyhands.data.counting import PREFIXES, Counter
 from manyhands.data.dataset import Dataset, open_dataset
-from manyhands.data.destination import destination
-from manyhands.data.files import COMPRESSED_SUFFIXES, STDIN, expand, flush
-from manyhands.data.manifest import VERSION, FileFacts, LabelFacts, Manifest, PartFacts, SourceFacts
+from manyhands.data.manifest import DATASET, VERSION, FileFacts, LabelFacts, Manifest, PartFacts, SourceFacts
 from manyhands.data.reading import Given, Read, Reader
 from manyhands.data.rejections import FILE as REJECTED
 from manyhands.data.spool import Spool
-from manyhands.data.store import WHOLE, PartPlan, sha256, write_whole
+from manyhands.data.store import WHOLE, PartPlan, write_whole
 from manyhands.data.wordtables import WordTables
 from manyhands.data.writing import Writer
 from manyhands.errors import InputError, UsageError
 from manyhands.machine import resources_for
 from manyhands.records import SPLITS, Ledger, Progress, Resources, Silent
 from manyhands.settings import PrepareSettings
+from manyhands.storage.destination import destination
+from manyhands.storage.files import COMPRESSED_SUFFIXES, STDIN, expand, flush, sha256
 from manyhands.text.vocabulary import FILE as VOCABULARY
 
 StrPath = str | os.PathLike[str]
@@ -64,7 +64,7 @@ def prepare(
     if sum(item.file.name == STDIN for item in given) > 1:
         raise UsageError("standard input can be read once, and not for two splits")
     resources = resources_for(memory, threads)
-    with destination(os.fspath(out), overwrite) as folder:
+    with destination(os.fspath(out), overwrite, DATASET) as folder:
         _make(folder, given, checked, resources, progress or Silent())
     return open_dataset(out)
 

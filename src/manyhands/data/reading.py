@@ -13,17 +13,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from manyhands.data.files import InputFile, InputStream
 from manyhands.data.fold import ROW
 from manyhands.data.labels import NEUTRAL, LabelBook
-from manyhands.data.parallel import side_by_side
 from manyhands.data.rejections import Rejections
 from manyhands.data.sources.source import Piece, Records, Source, open_source
 from manyhands.data.spool import Spool
 from manyhands.data.wordtables import WordTables
 from manyhands.errors import InputError
+from manyhands.parallel import side_by_side
 from manyhands.records import Progress, Resources
 from manyhands.settings import LabelScheme, PrepareSettings
+from manyhands.storage.files import InputFile, InputStream
 from manyhands.text.hashing import digests
 from manyhands.text.normalise import Normaliser
 from manyhands.text.ragged import Ragged, from_arrow
@@ -125,11 +125,11 @@ class Reader:
     def _take(self, work: tuple[Piece, int]) -> _Tally:
         piece, origin = work
         records = piece()
-        texts, bad = _texts(records)
+        texts, bad = texts_of(records)
         normal = self._normaliser.ragged(texts)
         empty = normal.lengths() == 0
         labels, unlabelled = self._found().book.ids(records.labels, len(empty))
-        weights, unweighted = _weights(records.weights, len(empty))
+        weights, unweighted = weights_of(records.weights, len(empty))
         for reasons in (unlabelled, unweighted):
             bad |= {row: reason for row, reason in reasons.items() if row not in bad and not empty[row]}
         good = ~empty
@@ -166,7 +166,7 @@ class Reader:
         return rows[order], list(bounds)
 
 
-def _texts(records: Records) -> tuple[Ragged, dict[int, str]]:
+def texts_of(records: Records) -> tuple[Ragged, dict[int, str]]:
     """The texts, emptied where they are not valid UTF-8, and the rows that are bad so far."""
     valid = valid_utf8(records.texts)
     if valid.all():
@@ -175,7 +175,7 @@ def _texts(records: Records) -> tuple[Ragged, dict[int, str]]:
     return from_arrow(records.texts.arrow_text(valid)), bad | records.bad
 
 
-def _weights(column: pa.Array | None, count: int) -> tuple[npt.NDArray[np.float32], dict[int, str]]:
+def weights_of(column: pa.Array | None, count: int) -> tuple[npt.NDArray[np.float32], dict[int, str]]:
     """The weights, 1 where there is no column for them, and the reason for each that is no weight."""
     if column is None:
         return np.ones(count, np.float32), {}

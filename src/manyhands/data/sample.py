@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.data.files import writing
 from manyhands.errors import UsageError
 from manyhands.kernel import Bytes, Ints, kernel
 from manyhands.records import Progress, Silent
+from manyhands.storage.files import writing
 from manyhands.text.hashing import C1, mix
 from manyhands.text.ragged import Ragged, from_strings
 

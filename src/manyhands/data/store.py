@@ -6,7 +6,6 @@ is ragged too, under ``label_offsets``. All are contiguous and uncompressed, so 
 HDF5 only to learn where each array lies. ``dataset.h5`` shows all parts as one file.
 """
 
-import hashlib
 import os
 import re
 from collections.abc import Iterator
@@ -124,8 +123,3 @@ def _join(group: h5py.Group, name: str, parts: list[PartPlan]) -> None:
             whole.select_hyperslab((part.starts[name],), (shown,))
             creation.set_virtual(whole, part.name.encode(), name.encode(), source)
     _create(group, name, last.starts[name] + last.shapes[name], last.dtypes[name], creation)
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

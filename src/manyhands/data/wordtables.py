@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from manyhands.errors import UsageError
 from manyhands.kernel import Ints
+from manyhands.text.ragged import Ragged
 from manyhands.text.vocabulary import Vocabulary, most_frequent
 from manyhands.text.words import WordTable
 
@@ -41,6 +42,10 @@ class WordTables:
     def bases(self) -> Ints:
         """Where the numbers of each table begin among those of all, and how many there are."""
         return np.cumsum([0] + [len(table) for table in self._tables])
+
+    def words(self) -> list[Ragged]:
+        """The words of every table, by number."""
+        return [table.words() for table in self._tables]
 
     def vocabulary(
         self, counts: Ints, limit: int, min_count: int, memory_bytes: int, scratch: Path

@@ -8,10 +8,10 @@ import numpy.typing as npt
 
 from manyhands.data.counting import PREFIX_SHIFT, PREFIXES, Counts
 from manyhands.data.labels import UNLABELLED, Classes
-from manyhands.data.parallel import side_by_side
 from manyhands.data.spool import Spool
 from manyhands.data.store import OFFSETS, PartPlan, PartWriter, parts_needed
 from manyhands.kernel import Ints, kernel
+from manyhands.parallel import side_by_side
 from manyhands.records import SPLITS, Progress, Resources
 from manyhands.text.ragged import from_arrow
 from manyhands.text.vocabulary import Vocabulary

@@ -97,3 +97,17 @@ def from_strings(texts: Sequence[str | bytes]) -> Ragged:
     offsets = np.zeros(len(encoded) + 1, np.int64)
     np.cumsum([len(text) for text in encoded], out=offsets[1:])
     return Ragged(np.frombuffer(b"".join(encoded), np.uint8), offsets)
+
+
+def joined(parts: Sequence[Ragged]) -> Ragged:
+    """The rows of all parts, one after the other.
+
+    >>> joined([from_strings(["a", "bc"]), from_strings(["", "d"])]).strings()
+    ['a', 'bc', '', 'd']
+    """
+    if len(parts) == 1:
+        return parts[0]
+    data = np.concatenate([part.data[part.offsets[0] : part.offsets[-1]] for part in parts])
+    offsets = np.zeros(sum(map(len, parts)) + 1, np.int64)
+    np.cumsum(np.concatenate([part.lengths() for part in parts]), out=offsets[1:])
+    return Ragged(data, offsets)

@@ -70,6 +70,20 @@ class Vocabulary:
         return cls(table["word"].combine_chunks(), table["count"].to_numpy())
 
 
+def counted(words: Ragged, counts: Ints) -> Vocabulary:
+    """A vocabulary of all words that occur; one may stand several times among ``words``.
+
+    >>> from manyhands.text.ragged import from_strings
+    >>> vocabulary = counted(from_strings(["b", "a", "b", "never"]), np.array([2, 5, 4, 0]))
+    >>> vocabulary.words.to_pylist(), vocabulary.counts.tolist()
+    (['b', 'a'], [6, 5])
+    """
+    table = pa.table({"word": words.arrow().cast(pa.large_string()), "count": pa.array(counts)})
+    table = table.filter(pc.field("count") > 0).group_by("word").aggregate([("count", "sum")])
+    table = table.sort_by([("count_sum", "descending"), ("word", "ascending")])
+    return Vocabulary(table["word"].combine_chunks(), table["count_sum"].to_numpy())
+
+
 def most_frequent(
     tables: Iterable[tuple[Ragged, Ints]], limit: int, min_count: int, memory_bytes: int, scratch: Path
 ) -> Vocabulary:

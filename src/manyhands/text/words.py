@@ -52,11 +52,16 @@ class WordTable:
     ([0, 1, 0, 1, 2], [0, 3, 3, 5], ['a', 'b', 'c'])
     """
 
-    def __init__(self) -> None:
-        self._starts = np.zeros((1 << 16) + 1, np.int64)
-        self._letters = np.empty(1 << 20, np.uint8)
-        self._slots = np.full(1 << 17, EMPTY)
+    def __init__(self, words: int = 1 << 16) -> None:
+        self._starts = np.zeros(words + 1, np.int64)
+        self._letters = np.empty(16 * words, np.uint8)
+        self._slots = np.full(2 * words, EMPTY)
         self._size = 0
+
+    @classmethod
+    def for_bytes(cls, size: int) -> "WordTable":
+        """A table that is as large as so much text may need at first: one sentence needs little."""
+        return cls(1 << min(max((size // 2).bit_length(), 6), 16))
 
     def __len__(self) -> int:
         return self._size
@@ -144,7 +149,7 @@ def next_number(units: Units, i: int) -> tuple[np.uint64, int]:
 def _refill(letters: Bytes, starts: Ints, size: int, slots: Hashes) -> None:
     last = np.uint64(len(slots) - 1)
     for word in range(size):
-        value, _ = _hash_word(letters, starts[word], starts[word + 1])
+        value, _ = hash_word(letters, starts[word], starts[word + 1])
         slot = value & last
         while slots[slot] != EMPTY:
             slot = (slot + ONE) & last
@@ -152,7 +157,7 @@ def _refill(letters: Bytes, starts: Ints, size: int, slots: Hashes) -> None:
 
 
 @kernel
-def _hash_word(data: Bytes, i: int, end: int) -> tuple[np.uint64, int]:
+def hash_word(data: Bytes, i: int, end: int) -> tuple[np.uint64, int]:
     """The hash of the word at ``i``, and where it ends.
 
     Eight bytes at a time: looking for the blank byte by byte mispredicts the end of nearly
@@ -200,7 +205,7 @@ def _number(
         at = offsets[row]
         while i < end:
             first = i
-            value, i = _hash_word(data, i, end)
+            value, i = hash_word(data, i, end)
             slot, tag = value & last, value & TAG
             entry = slots[slot]
             while entry & TAG != tag or entry == EMPTY:

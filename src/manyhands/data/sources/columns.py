@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from manyhands.data.blocks import BLOCK_BYTES, LONGEST_RECORD_BYTES
-from manyhands.data.files import STDIN, InputStream, reading
 from manyhands.data.sources.source import SEPARATOR, Fields, Piece, Records
 from manyhands.errors import InputError
+from manyhands.storage.files import STDIN, InputStream, reading
 from manyhands.text.ragged import from_arrow
 
 MOST_ROWS = 65_536

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from manyhands.data.blocks import Block, blocks, cut_delimited
-from manyhands.data.files import InputStream
 from manyhands.data.sources.source import TEXT_NAMES, Fields, Piece, Records
 from manyhands.errors import InputError
 from manyhands.kernel import Bytes, Ints
+from manyhands.storage.files import InputStream
 from manyhands.text.ragged import from_arrow
 
 TOO_LONG = "a quote is never closed, or the row is longer than 8 MiB"

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from manyhands.data.blocks import BOM, Block, blocks, cut_lines
-from manyhands.data.files import InputStream
 from manyhands.data.sources.fields import find_fields, values
 from manyhands.data.sources.loose import looks_loose, loose_to_json
 from manyhands.data.sources.source import SEPARATOR, Fields, Piece, Records
 from manyhands.errors import InputError
 from manyhands.kernel import Flags
+from manyhands.storage.files import InputStream
 from manyhands.text.ragged import Ragged, from_arrow, from_strings
 from manyhands.text.utf8 import blank, valid_utf8
 

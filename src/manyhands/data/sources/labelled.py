@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 
 from manyhands.data.blocks import Block, blocks, cut_lines
-from manyhands.data.files import InputStream
 from manyhands.data.sources.source import SEPARATOR, Fields, Piece, Records
 from manyhands.kernel import Bytes, Ints, kernel
+from manyhands.storage.files import InputStream
 from manyhands.text.ragged import Ragged, from_arrow
 
 PREFIX = b"__label__"

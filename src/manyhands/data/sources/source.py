@@ -11,11 +11,11 @@ from typing import ClassVar, Protocol
 import pyarrow as pa
 
 from manyhands.catalog import SOURCES, load
-from manyhands.data.files import InputFile, InputStream
 from manyhands.errors import InputError
 from manyhands.kernel import Ints
 from manyhands.records import Rejection
 from manyhands.settings import PrepareSettings
+from manyhands.storage.files import InputFile, InputStream
 from manyhands.text.ragged import Ragged
 
 SEPARATOR = "\x1f"  # between the labels of a row that has several

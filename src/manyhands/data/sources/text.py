@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 
 from manyhands.data.blocks import NEWLINE, Block, blocks
-from manyhands.data.files import InputStream
 from manyhands.data.sources.source import Fields, Piece, Records
 from manyhands.kernel import Bytes, Ints, kernel
+from manyhands.storage.files import InputStream
 
 # A longer line is cut into documents at a blank: text8 is one line of 100 MB, and rows of a
 # megabyte could be neither shuffled nor split.

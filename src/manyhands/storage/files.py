@@ -1,6 +1,7 @@
 """Naming and opening files: paths, globs, folders, standard input and any fsspec URL."""
 
 import errno
+import hashlib
 import io
 import os
 import sys
@@ -247,3 +248,8 @@ def flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

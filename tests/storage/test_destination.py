@@ -4,11 +4,11 @@ from pathlib import Path
 
 import fsspec
 import pytest
-from tests.conftest import reviews, write_jsonl
 
 import manyhands
-from manyhands.data.destination import destination
 from manyhands.errors import UsageError
+from manyhands.storage.destination import destination
+from tests.conftest import reviews, write_jsonl
 
 
 def make(tmp_path: Path, out: object, count: int = 20, **settings: object) -> manyhands.Dataset:

@@ -1,4 +1,4 @@
-"""Where a dataset appears: whole or not at all.
+"""Where a dataset or a bundle appears: whole or not at all.
 
 It is made in a folder beside its final place, or in a temporary one if that is remote, and
 moved there when everything is written. A folder that a killed run left behind is removed by
@@ -11,34 +11,39 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from manyhands.data.files import cannot_write, flush, reading
-from manyhands.data.manifest import FILE as MANIFEST
-from manyhands.data.manifest import Manifest
 from manyhands.errors import InputError, UsageError
+from manyhands.storage.files import cannot_write, flush, reading
 
-# What a dataset is made of: a place that holds anything else is left alone.
-OURS = re.compile(r"(train|valid|test)-\d+\.h5|dataset\.h5|vocabulary\.tsv|rejected\.csv|manifest\.json")
+
+@dataclass(frozen=True)
+class Kind:
+    """What is made: only a place that holds nothing but such files may be replaced."""
+
+    name: str
+    marker: str  # the file without which nothing is there; it is written last
+    ours: re.Pattern[str]
+    check: Callable[[Path], object]  # raises InputError if the folder does not hold a whole one
 
 
 @contextmanager
-def destination(out: str, overwrite: bool) -> Iterator[Path]:
+def destination(out: str, overwrite: bool, kind: Kind) -> Iterator[Path]:
     """A folder to work in; what stands in it becomes ``out`` when the block ends well.
 
     Whatever has a name that begins with a dot is left behind.
     """
     with reading(out):
         filesystem, path = url_to_fs(out)
-    local = isinstance(filesystem, LocalFileSystem)
     try:
-        with _local(Path(path), overwrite) if local else _remote(filesystem, path, out, overwrite) as folder:
+        with _open(filesystem, path, out, overwrite, kind) as folder:
             yield folder
             for scratch in folder.glob(".*"):
                 shutil.rmtree(scratch)
@@ -47,47 +52,59 @@ def destination(out: str, overwrite: bool) -> Iterator[Path]:
 
 
 @contextmanager
-def _local(final: Path, overwrite: bool) -> Iterator[Path]:
+def _open(filesystem: Any, path: str, out: str, overwrite: bool, kind: Kind) -> Iterator[Path]:
+    if isinstance(filesystem, LocalFileSystem):
+        with _local(Path(path), overwrite, kind) as folder:
+            yield folder
+    else:
+        with _remote(filesystem, path, out, overwrite, kind) as folder:
+            yield folder
+
+
+@contextmanager
+def _local(final: Path, overwrite: bool, kind: Kind) -> Iterator[Path]:
     final = final.resolve()
-    _put_back(final)
-    _refuse(final, overwrite)
+    _put_back(final, kind)
+    _refuse(final, overwrite, kind)
     final.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(final)
     work, lock = _locked_folder(final)
     try:
         yield work
         flush(work)
-        _refuse(final, overwrite)  # another run may have been faster
-        if (final / MANIFEST).is_file():
+        _refuse(final, overwrite, kind)  # another run may have been faster
+        if (final / kind.marker).is_file():
             final.rename(tempfile.mkdtemp(prefix=f".{final.name}.replaced-", dir=final.parent))
         work.rename(final)
         flush(final.parent)
-        _put_back(final)
+        _put_back(final, kind)
     finally:
         shutil.rmtree(work, ignore_errors=True)
         os.close(lock)
 
 
-def _refuse(final: Path, overwrite: bool) -> None:
+def _refuse(final: Path, overwrite: bool, kind: Kind) -> None:
     """Refuse to write where something stands that must stay."""
     if not final.exists() or (final.is_dir() and not any(final.iterdir())):
         return
-    if not final.is_dir() or not all(OURS.fullmatch(path.name) for path in final.iterdir()):
-        raise UsageError(f"{final} exists already and is no dataset; choose another --out")
+    if not final.is_dir() or not all(kind.ours.fullmatch(path.name) for path in final.iterdir()):
+        raise UsageError(f"{final} exists already and is no {kind.name}; choose another --out")
     try:
-        Manifest.load(final)
+        kind.check(final)
     except InputError:
-        raise UsageError(f"{final} exists already and is no whole dataset; choose another --out") from None
+        raise UsageError(
+            f"{final} exists already and is no whole {kind.name}; choose another --out"
+        ) from None
     if not overwrite:
         raise UsageError(f"{final} exists already; choose another --out, or pass --overwrite")
 
 
-def _put_back(final: Path) -> None:
-    """A dataset that was to be replaced: return it if its run died before the new one was in place."""
+def _put_back(final: Path, kind: Kind) -> None:
+    """What was to be replaced: return it if its run died before the new one was in place."""
     for old in final.parent.glob(f".{glob.escape(final.name)}.replaced-*"):
         if final.exists():
             shutil.rmtree(old, ignore_errors=True)
-        elif (old / MANIFEST).is_file():
+        elif (old / kind.marker).is_file():
             old.rename(final)
 
 
@@ -121,26 +138,26 @@ def _remove_leftovers(final: Path) -> None:
 
 
 @contextmanager
-def _remote(filesystem: Any, path: str, out: str, overwrite: bool) -> Iterator[Path]:
+def _remote(filesystem: Any, path: str, out: str, overwrite: bool, kind: Kind) -> Iterator[Path]:
     path = path.rstrip("/")
     with reading(out):
-        _standing(filesystem, path, out, overwrite)
+        _standing(filesystem, path, out, overwrite, kind)
     with tempfile.TemporaryDirectory(prefix="manyhands-") as folder:
         yield Path(folder)
         with reading(out):
-            for old in _standing(filesystem, path, out, overwrite):
+            for old in _standing(filesystem, path, out, overwrite, kind):
                 filesystem.rm_file(old)
             names = [entry.name for entry in Path(folder).iterdir() if not entry.name.startswith(".")]
-            for name in sorted(names, key=lambda name: name == MANIFEST):  # the manifest last
+            for name in sorted(names, key=lambda name: name == kind.marker):  # the marker last
                 filesystem.put_file(f"{folder}/{name}", f"{path}/{name}")
 
 
-def _standing(filesystem: Any, path: str, out: str, overwrite: bool) -> list[str]:
-    """The files that an older or interrupted run left, the manifest first; refuses if there are others."""
+def _standing(filesystem: Any, path: str, out: str, overwrite: bool, kind: Kind) -> list[str]:
+    """The files that an older or interrupted run left, the marker first; refuses if there are others."""
     files: list[str] = filesystem.find(path) if filesystem.exists(path) else []
-    others = [file for file in files if not OURS.fullmatch(file.removeprefix(path).strip("/"))]
+    others = [file for file in files if not kind.ours.fullmatch(file.removeprefix(path).strip("/"))]
     if others:
         raise UsageError(f"{out} holds other files, {others[0]} among them; choose another --out")
-    if f"{path}/{MANIFEST}" in files and not overwrite:
+    if f"{path}/{kind.marker}" in files and not overwrite:
         raise UsageError(f"{out} exists already; choose another --out, or pass --overwrite")
-    return sorted(files, key=lambda file: not file.endswith(MANIFEST))
+    return sorted(files, key=lambda file: not file.endswith(kind.marker))

@@ -1,0 +1,64 @@
+"""The model card: what a reader of a bundle's folder should know, with the scores that were measured."""
+
+from typing import Any
+
+from manyhands.models.bundle import BundleConfig
+
+SHOWN_LABELS = 20
+
+
+def model_card(config: BundleConfig, record: dict[str, Any]) -> str:
+    """A README for the bundle."""
+    labels = ", ".join(f"`{label}`" for label in config.labels[:SHOWN_LABELS])
+    if len(config.labels) > SHOWN_LABELS:
+        labels += f" and {len(config.labels) - SHOWN_LABELS:,} more"
+    text = config.text
+    lines = [
+        f"# A text classifier: {config.model}",
+        "",
+        f"Labels: {labels}.",
+        "",
+        f"Texts are read as {'small letters' if text.lower else 'they are written'}; punctuation is "
+        f"{'a token of its own' if text.punctuation == 'token' else 'left out'}.",
+        "",
+        *_scores(record),
+        "## Use",
+        "",
+        "```",
+        "echo 'some text' | manyhands predict THIS_FOLDER",
+        "```",
+        "",
+        "No file here holds code; `SHA256SUMS` lists their checksums (`sha256sum --check SHA256SUMS`).",
+        "",
+        *_origin(record),
+    ]
+    return "\n".join(lines)
+
+
+def _scores(record: dict[str, Any]) -> list[str]:
+    rows = []
+    for split in ("valid", "test"):
+        scores = record.get("scores", {}).get(split)
+        best = scores[-1] if isinstance(scores, list) and scores else scores
+        if best:
+            rows.append(
+                f"| {split} | {best['accuracy']:.4f} | {best['macro_f1']:.4f} | {best['micro_f1']:.4f} |"
+            )
+    if not rows:
+        return ["No scores were measured: the training data had no rows set apart for that.", ""]
+    head = ["| split | accuracy | macro F1 | micro F1 |", "|---|---|---|---|"]
+    note = "Validation rows chose the epoch; test rows were looked at once, after training."
+    return ["## Measured", "", *head, *rows, "", note, ""]
+
+
+def _origin(record: dict[str, Any]) -> list[str]:
+    if "seconds" not in record:
+        return []
+    settings = ", ".join(f"{name} {value}" for name, value in record["settings"].items())
+    return [
+        "## Origin",
+        "",
+        f"Trained on {record['data']['rows']:,} rows in {record['seconds']:.1f} s "
+        f"(data {record['data']['fingerprint']}); {settings}.",
+        "",
+    ]

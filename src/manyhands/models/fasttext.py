@@ -1,0 +1,180 @@
+"""``fasttext``: the mean of the vectors of a text's n-grams, then a linear layer.
+
+It learns vectors of words and sentences on the way, and copes with many labels, because a label
+costs one vector and not a weight for every n-gram.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from manyhands.errors import InputError
+from manyhands.kernel import frozen
+from manyhands.models import fasttext_kernels as kernels
+from manyhands.models.feed import Block, FeatureFeed
+from manyhands.models.learner import Arrays, Loss, Scores
+from manyhands.models.losses import LOSSES, choose
+from manyhands.models.slotting import refuse_if_too_large, slotting_for
+from manyhands.models.space import Features, FeatureSpace, extended, find_features, open_space, score_rows
+from manyhands.records import Progress, Resources
+from manyhands.settings import NgramSettings
+from manyhands.text.corpus import Corpus
+from manyhands.text.lesson import Lesson
+
+LINE_FLOATS = 16  # a line of the cache
+PADDED_FLOATS = 8  # what one vector instruction handles
+NEGATIVE_POWER = 0.5  # labels are drawn as negatives by the root of their counts, as fastText does
+
+
+class FastTextSettings(NgramSettings):
+    ngrams: Annotated[int, Field(ge=1, le=5)] = 2
+    buckets: Annotated[int, Field(ge=1, le=2**28)] = 1 << 21
+    min_count: Annotated[int, Field(ge=1, le=255)] = 1
+    dim: Annotated[int, Field(ge=1, le=4096)] = 10
+    epochs: Annotated[int, Field(ge=1, le=10_000)] = 5
+    rate: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 0.5
+    loss: Literal["auto", "softmax", "one-vs-all", "negative"] = "auto"
+    negatives: Annotated[int, Field(ge=1, le=1000)] = 5
+
+
+class FastTextModel:
+    """``vectors`` has a row for each feature, ``outputs`` one for each label; columns past ``dim`` are 0."""
+
+    def __init__(
+        self,
+        labels: list[str],
+        loss: str,
+        space: FeatureSpace,
+        vectors: npt.NDArray[Any],
+        outputs: npt.NDArray[Any],
+        dim: int,
+    ) -> None:
+        self.labels, self.loss, self.space, self.dim = labels, loss, space, dim
+        self.vectors, self.outputs = frozen(vectors), frozen(outputs)
+
+    @property
+    def several(self) -> bool:
+        return self.loss == "one-vs-all"
+
+    def scores(self, corpus: Corpus, threads: int = 1) -> Scores:
+        return score_rows(self.space, corpus, len(self.labels), self._score, threads)
+
+    def _score(self, features: Features, out: Scores) -> None:
+        kernels.score(
+            features.ids,
+            features.times,
+            features.offsets,
+            self.vectors,
+            self.outputs,
+            self.dim,
+            LOSSES[self.loss],
+            out,
+        )
+
+    def sentence_vectors(self, corpus: Corpus) -> npt.NDArray[np.float32]:
+        """The mean of the vectors of each row's n-grams."""
+        return score_rows(self.space, corpus, self.dim, self._mean, 1)
+
+    def _mean(self, features: Features, out: npt.NDArray[np.float32]) -> None:
+        kernels.means(features.ids, features.times, features.offsets, self.vectors, self.dim, out)
+
+    def parts(self, features: Features) -> npt.NDArray[np.float32]:
+        """What each feature of one row adds to the score of each label, before it becomes a probability."""
+        times = features.times.astype(np.float32)
+        shares = times / max(times.sum(), np.float32(1))
+        vectors = self.vectors[features.ids, : self.dim] * shares[:, None]
+        return np.asarray(vectors @ self.outputs[:, : self.dim].T, np.float32)
+
+    def facts(self) -> dict[str, Any]:
+        return {"labels": self.labels, "loss": self.loss, "features": self.space.facts()}
+
+    def arrays(self) -> Arrays:
+        vectors, outputs = (
+            np.ascontiguousarray(array[:, : self.dim]) for array in (self.vectors, self.outputs)
+        )
+        return {"vectors": vectors, "outputs": outputs, **self.space.arrays()}
+
+    @classmethod
+    def from_parts(cls, facts: dict[str, Any], arrays: Arrays) -> Self:
+        space = open_space(facts["features"], arrays)
+        labels, loss, vectors, outputs = facts["labels"], facts["loss"], arrays["vectors"], arrays["outputs"]
+        dim = vectors.shape[1] if vectors.ndim == 2 else 0
+        right = dim > 0 and len(vectors) == len(space) and outputs.shape == (len(labels), dim)
+        if not right or vectors.dtype != np.float32 or outputs.dtype != np.float32 or loss not in LOSSES:
+            raise InputError("the vectors do not fit the labels and features of the model")
+        return cls(labels, loss, space, vectors, outputs, dim)
+
+
+def _aligned(rows: int, columns: int) -> npt.NDArray[np.float32]:
+    """An array whose rows begin where lines of the cache begin, as far as their length allows."""
+    width = -(-columns // PADDED_FLOATS) * PADDED_FLOATS
+    room = np.zeros(rows * width + LINE_FLOATS, np.float32)
+    first = -(room.ctypes.data // room.itemsize) % LINE_FLOATS
+    return room[first : first + rows * width].reshape(rows, width)
+
+
+class FastText:
+    """The vectors while they are learnt."""
+
+    Settings: ClassVar[type[FastTextSettings]] = FastTextSettings
+    Model: ClassVar[type[FastTextModel]] = FastTextModel
+
+    def __init__(
+        self, settings: FastTextSettings, labels: list[str], loss: str, space: FeatureSpace, dim: int
+    ) -> None:
+        self._settings, self._labels, self._loss, self._space, self._dim = settings, labels, loss, space, dim
+        self._vectors, self._outputs = _aligned(len(space), dim), _aligned(len(labels), dim)
+        self._draw = np.zeros(1, np.float64)
+        kernels.first_vectors(self._vectors, dim, np.uint64(settings.seed))
+
+    @classmethod
+    def begin(
+        cls,
+        settings: FastTextSettings,
+        lesson: Lesson,
+        previous: FastTextModel | None,
+        resources: Resources,
+        progress: Progress,
+    ) -> tuple[Self, FeatureFeed]:
+        names = lesson.labels.names
+        loss = previous.loss if previous else choose(settings.loss, len(names), lesson.labels.several)
+        slotting = previous.space.slotting if previous else slotting_for(settings, lesson.corpus, resources)
+        progress.stage("counting", None, "rows")
+        space = find_features(lesson.corpus, slotting, settings.min_count, resources.threads)
+        dim = previous.dim if previous else settings.dim
+        if previous:
+            space = extended(previous.space, space)
+        refuse_if_too_large((len(space) + len(names)) * (dim + PADDED_FLOATS) * 4, resources)
+        learner = cls(settings, names, loss, space, dim)
+        counts = np.bincount(lesson.labels.ids, minlength=len(names)).astype(np.float64)
+        learner._draw = np.cumsum(counts**NEGATIVE_POWER) / (counts**NEGATIVE_POWER).sum()
+        if previous:
+            learner._vectors[: len(previous.space), :dim] = previous.vectors[:, :dim]
+            learner._outputs[: len(previous.labels), :dim] = previous.outputs[:, :dim]
+        return learner, FeatureFeed(space, lesson, settings.seed, resources, progress)
+
+    def learn(self, block: Block, rate: float, seed: int) -> Loss:
+        total = kernels.learn(
+            block.features.ids,
+            block.features.times,
+            block.features.offsets,
+            block.labels,
+            block.label_offsets,
+            block.weights,
+            LOSSES[self._loss],
+            np.float32(rate),
+            self._settings.negatives,
+            self._draw,
+            seed,
+            self._vectors,
+            self._outputs,
+        )
+        return Loss(total, float(block.weights.sum()))
+
+    def weights(self) -> Arrays:
+        return {"vectors": self._vectors, "outputs": self._outputs}
+
+    def model(self) -> FastTextModel:
+        return FastTextModel(self._labels, self._loss, self._space, self._vectors, self._outputs, self._dim)

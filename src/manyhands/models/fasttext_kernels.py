@@ -1,0 +1,194 @@
+"""The kernels of ``fasttext``."""
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.kernel import Bytes, Ints, kernel
+from manyhands.models.losses import LEAST, NEGATIVE, Classes, Floats, errors, probabilities, shuffled, sigmoid
+from manyhands.models.space import Numbers
+from manyhands.text.hashing import mix
+
+ONE = np.uint64(1)
+TO_FRACTION = 1.0 / (1 << 53)
+R11 = np.uint64(11)
+
+
+@kernel
+def first_vectors(vectors: Floats, dim: int, seed: np.uint64) -> None:
+    """Small random numbers, each by its place and the seed: the same however the work is spread."""
+    for row in range(len(vectors)):
+        start = mix(seed + np.uint64(row) * np.uint64(0x9E3779B97F4A7C15))
+        for k in range(dim):
+            start = start * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+            vectors[row, k] = ((start >> R11) * TO_FRACTION * 2 - 1) / dim
+
+
+@kernel
+def _mean(
+    ids: Numbers, times: Bytes, start: int, end: int, vectors: Floats, dim: int, out: Floats
+) -> np.float32:
+    """Write the mean of the row's vectors to ``out``; returns one by their number."""
+    columns = np.uint64(dim)
+    total = np.float32(0)
+    for k in range(columns):
+        out[k] = 0
+    for i in range(np.uint64(start), np.uint64(end)):
+        feature = np.uint64(ids[i])
+        count = np.float32(times[i])
+        total += count
+        for k in range(columns):
+            out[k] += count * vectors[feature, k]
+    inverse = np.float32(1) / max(total, np.float32(1))
+    for k in range(columns):
+        out[k] *= inverse
+    return inverse
+
+
+@kernel
+def learn(
+    ids: Numbers,
+    times: Bytes,
+    offsets: Ints,
+    labels: Classes,
+    label_offsets: Ints,
+    weights: Floats,
+    loss: int,
+    rate: np.float32,
+    negatives: int,
+    draw: npt.NDArray[np.float64],
+    seed: int,
+    vectors: Floats,
+    outputs: Floats,
+) -> float:
+    """One pass over a block of rows; returns the sum of their losses."""
+    dim = vectors.shape[1]
+    mean, gradient = np.zeros(dim, np.float32), np.zeros(dim, np.float32)
+    scores = np.empty(len(outputs), np.float32)
+    total = 0.0
+    for row in shuffled(len(weights), seed):
+        start, end = offsets[row], offsets[row + 1]
+        if start == end:
+            continue
+        mine = labels[label_offsets[row] : label_offsets[row + 1]]
+        inverse = _mean(ids, times, start, end, vectors, dim, mean)
+        gradient[:] = 0
+        step = rate * weights[row]
+        if loss == NEGATIVE:
+            cost = _sampled(
+                mine, negatives, draw, mix(np.uint64(seed) + np.uint64(row)), step, mean, outputs, gradient
+            )
+        else:
+            cost = _all(mine, loss, step, mean, outputs, scores, gradient)
+        total += weights[row] * cost
+        _spread(ids, times, start, end, inverse, gradient, vectors)
+    return total
+
+
+@kernel
+def _spread(
+    ids: Numbers, times: Bytes, start: int, end: int, inverse: np.float32, gradient: Floats, vectors: Floats
+) -> None:
+    """Move the vector of each n-gram by its share."""
+    columns = np.uint64(len(gradient))
+    for k in range(columns):
+        gradient[k] *= inverse
+    for i in range(np.uint64(start), np.uint64(end)):
+        feature = np.uint64(ids[i])
+        count = np.float32(times[i])
+        for k in range(columns):
+            vectors[feature, k] += count * gradient[k]
+
+
+@kernel
+def _all(
+    labels: Classes,
+    loss: int,
+    step: np.float32,
+    mean: Floats,
+    outputs: Floats,
+    scores: Floats,
+    gradient: Floats,
+) -> float:
+    """Learn from every label's score."""
+    _dot(outputs, mean, scores)
+    cost = errors(scores, loss, labels)
+    for label in range(len(outputs)):
+        _move(step * scores[label], mean, outputs[label], gradient)
+    return cost
+
+
+@kernel
+def _dot(outputs: Floats, mean: Floats, scores: Floats) -> None:
+    for label in range(len(outputs)):
+        score = np.float32(0)
+        for k in range(len(mean)):
+            score += outputs[label, k] * mean[k]
+        scores[label] = score
+
+
+@kernel
+def _move(step: np.float32, mean: Floats, output: Floats, gradient: Floats) -> None:
+    for k in range(len(mean)):
+        gradient[k] += step * output[k]
+        output[k] += step * mean[k]
+
+
+@kernel
+def _sampled(
+    labels: Classes,
+    negatives: int,
+    draw: npt.NDArray[np.float64],
+    state: np.uint64,
+    step: np.float32,
+    mean: Floats,
+    outputs: Floats,
+    gradient: Floats,
+) -> float:
+    """Learn from the row's labels and, for each, a few others drawn by how frequent they are."""
+    cost = 0.0
+    for mine in labels:
+        for sample in range(negatives + 1):
+            label = np.int64(mine)
+            if sample:
+                state = mix(state + ONE)
+                label = np.searchsorted(draw, (state >> R11) * TO_FRACTION)
+                label = min(label, np.int64(len(outputs) - 1))
+                wrong = True
+                for other in labels:
+                    wrong = wrong and other != label
+                if not wrong:
+                    continue
+            score = np.float32(0)
+            for k in range(len(mean)):
+                score += outputs[label, k] * mean[k]
+            probability = sigmoid(score)
+            likely = np.float32(1) - probability if sample else probability
+            cost -= np.log(max(likely, LEAST))
+            truth = np.float32(0) if sample else np.float32(1)
+            _move(step * (truth - probability), mean, outputs[label], gradient)
+    return cost
+
+
+@kernel
+def means(ids: Numbers, times: Bytes, offsets: Ints, vectors: Floats, dim: int, out: Floats) -> None:
+    for row in range(len(offsets) - 1):
+        _mean(ids, times, offsets[row], offsets[row + 1], vectors, dim, out[row])
+
+
+@kernel
+def score(
+    ids: Numbers,
+    times: Bytes,
+    offsets: Ints,
+    vectors: Floats,
+    outputs: Floats,
+    dim: int,
+    loss: int,
+    out: Floats,
+) -> None:
+    """The probability of each label for each row."""
+    mean = np.zeros(outputs.shape[1], np.float32)
+    for row in range(len(offsets) - 1):
+        _mean(ids, times, offsets[row], offsets[row + 1], vectors, dim, mean)
+        _dot(outputs, mean, out[row])
+        probabilities(out[row], loss)

@@ -1,0 +1,77 @@
+"""Rows as features, in blocks: made once where they fit into memory, anew in each epoch where not."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.kernel import Ints
+from manyhands.models.space import Features, FeatureSpace, Featuriser
+from manyhands.parallel import side_by_side
+from manyhands.records import Progress, Resources
+from manyhands.text.lesson import Lesson
+
+LEAST_ROWS, MOST_ROWS = 128, 1024
+BLOCKS = 128  # where there are rows enough: threads finish a round together, the rate falls smoothly
+BYTES_PER_FEATURE = 5
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows of a lesson, ready to be learnt."""
+
+    features: Features
+    labels: npt.NDArray[np.int32]
+    label_offsets: Ints
+    weights: npt.NDArray[np.float32]
+
+
+class FeatureFeed:
+    """Blocks of random rows: the order of the input, in which equal labels may stand together, is lost."""
+
+    def __init__(
+        self, space: FeatureSpace, lesson: Lesson, seed: int, resources: Resources, progress: Progress
+    ) -> None:
+        self._lesson = lesson
+        self._featuriser = Featuriser(space, lesson.corpus)
+        size = min(max(len(lesson) // BLOCKS, LEAST_ROWS), MOST_ROWS)
+        order = np.random.default_rng(seed).permutation(len(lesson))
+        self._rows = [order[start : start + size] for start in range(0, len(order), size)]
+        self._kept: list[Block] | None = None
+        # Half of the memory may hold features; the model and the texts take the rest.
+        if self.most_bytes(space.slotting.ngrams, lesson) <= resources.memory_bytes // 2:
+            self._kept = self._make_all(resources.threads, progress)
+
+    @staticmethod
+    def most_bytes(ngrams: int, lesson: Lesson) -> int:
+        return lesson.corpus.tokens * ngrams * BYTES_PER_FEATURE
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def rows(self, block: int) -> int:
+        return len(self._rows[block])
+
+    def block(self, number: int) -> Block:
+        return self._make(number) if self._kept is None else self._kept[number]
+
+    def blocks(self, numbers: range, threads: int) -> list[Block]:
+        """Several blocks, in their order."""
+        if self._kept is not None:
+            return [self._kept[number] for number in numbers]
+        made = dict(side_by_side(lambda number: (number, self._make(number)), numbers, threads))
+        return [made[number] for number in numbers]
+
+    def _make(self, number: int) -> Block:
+        rows = self._rows[number]
+        labels = self._lesson.labels.take(rows)
+        features = self._featuriser.of(rows)
+        return Block(features, labels.ids, labels.offsets, self._lesson.weights[rows])
+
+    def _make_all(self, threads: int, progress: Progress) -> list[Block]:
+        progress.stage("features", len(self._rows), "blocks")
+        made: dict[int, Block] = {}
+        for number, block in side_by_side(lambda n: (n, self._make(n)), range(len(self._rows)), threads):
+            made[number] = block
+            progress.advance(len(made))
+        return [made[number] for number in range(len(made))]

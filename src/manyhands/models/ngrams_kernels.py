@@ -1,0 +1,179 @@
+"""The kernels of ``ngrams``. A row of the table: a feature's scale, its weights, its squares last."""
+
+from typing import Any
+
+import numpy as np
+
+from manyhands.kernel import Ints, kernel
+from manyhands.models.losses import SOFTMAX, Classes, Floats, errors, probabilities, shuffled, sigmoid
+from manyhands.models.space import Numbers
+
+LEAST_LENGTH = np.float32(1e-9)
+BIAS_SHARE = np.float32(0.1)  # every row moves the bias: it needs smaller steps
+ONE = np.uint64(1)
+LEAST = np.float32(1e-9)
+LINE = 16  # features that share a line of the cache go to the same thread
+
+
+@kernel
+def count_classes(
+    ids: Numbers,
+    offsets: Ints,
+    labels: Classes,
+    label_offsets: Ints,
+    weights: Floats,
+    share: int,
+    shares: int,
+    counts: Floats,
+) -> None:
+    """Count the rows of each class that have a feature, for one share of the features."""
+    for row in range(len(offsets) - 1):
+        for i in range(offsets[row], offsets[row + 1]):
+            feature = ids[i]
+            if feature // LINE % shares == share:
+                for k in range(label_offsets[row], label_offsets[row + 1]):
+                    counts[feature, labels[k]] += weights[row]
+
+
+@kernel
+def scale(counts: Floats, rows: Ints, all_rows: float, smoothing: float, least: float, table: Floats) -> None:
+    """Of all classes, the largest logarithm of how much likelier a feature is in it than outside of it."""
+    for feature in range(len(counts)):
+        total = 0.0
+        for k in range(len(rows)):
+            total += counts[feature, k]
+        most = 0.0
+        for k in range(len(rows)):
+            inside = (counts[feature, k] + smoothing) / (rows[k] + 2 * smoothing)
+            outside = (max(total - counts[feature, k], 0.0) + smoothing) / (
+                max(all_rows - rows[k], 0.0) + 2 * smoothing
+            )
+            most = max(most, np.log(inside / outside))
+        table[feature, 0] = most + least
+
+
+@kernel
+def _add_up(ids: Numbers, start: int, end: int, table: Floats, scores: Floats) -> Any:
+    """Sum the scaled weights into ``scores``; returns one by the length of the row's vector."""
+    squares = LEAST_LENGTH
+    columns = np.uint64(len(scores))
+    scores[:] = 0
+    for i in range(np.uint64(start), np.uint64(end)):
+        feature = np.uint64(ids[i])
+        x = table[feature, np.uint64(0)]
+        squares += x * x
+        for k in range(columns):
+            scores[k] += x * table[feature, k + ONE]
+    return np.float32(1) / np.sqrt(squares)
+
+
+@kernel
+def _add_up_one(ids: Numbers, start: int, end: int, table: Floats) -> tuple[np.float32, np.float32]:
+    """The same for a single column."""
+    squares = LEAST_LENGTH
+    score = np.float32(0)
+    for i in range(np.uint64(start), np.uint64(end)):
+        feature = np.uint64(ids[i])
+        x = table[feature, np.uint64(0)]
+        squares += x * x
+        score += x * table[feature, ONE]
+    return score, np.float32(1) / np.sqrt(squares)
+
+
+@kernel
+def learn(
+    ids: Numbers,
+    offsets: Ints,
+    labels: Classes,
+    label_offsets: Ints,
+    weights: Floats,
+    seed: int,
+    loss: int,
+    rate: np.float32,
+    table: Floats,
+    bias: Floats,
+) -> float:
+    """One pass over a block of rows; returns the sum of their losses."""
+    total = 0.0
+    scores = np.empty(len(bias), np.float32)
+    single = len(bias) == 1 and loss == SOFTMAX
+    for row in shuffled(len(weights), seed):
+        start, end = offsets[row], offsets[row + 1]
+        mine = labels[label_offsets[row] : label_offsets[row + 1]]
+        if single:
+            total += weights[row] * _learn_one(ids, start, end, mine, weights[row], rate, table, bias)
+            continue
+        inverse = _add_up(ids, start, end, table, scores)
+        for k in range(len(bias)):
+            scores[k] = scores[k] * inverse + bias[k]
+        total += weights[row] * errors(scores, loss, mine)
+        squares = np.float32(0)
+        for k in range(len(bias)):
+            scores[k] *= weights[row]
+            bias[k] += BIAS_SHARE * rate * scores[k]
+            scores[k] *= inverse
+            squares += scores[k] * scores[k]
+        _update(ids, start, end, squares / np.float32(2), rate, scores, table)
+    return total
+
+
+@kernel
+def _update(
+    ids: Numbers, start: int, end: int, squares: np.float32, rate: np.float32, errors: Floats, table: Floats
+) -> None:
+    """AdaGrad, with one sum of squares for all classes of a feature."""
+    columns, last = np.uint64(len(errors)), np.uint64(table.shape[1] - 1)
+    for i in range(np.uint64(start), np.uint64(end)):
+        feature = np.uint64(ids[i])
+        x = table[feature, np.uint64(0)]
+        table[feature, last] += x * x * squares
+        step = rate * x / np.sqrt(table[feature, last])
+        for k in range(columns):
+            table[feature, k + ONE] += step * errors[k]
+
+
+@kernel
+def _learn_one(
+    ids: Numbers,
+    start: int,
+    end: int,
+    labels: Classes,
+    weight: np.float32,
+    rate: np.float32,
+    table: Floats,
+    bias: Floats,
+) -> Any:
+    """Two classes, one column: the second class is the positive one. Written out, it runs twice as fast."""
+    score, inverse = _add_up_one(ids, start, end, table)
+    probability = sigmoid(score * inverse + bias[0])
+    truth = np.float32(0)
+    for label in labels:
+        truth += np.float32(label) / np.float32(len(labels))
+    error = (truth - probability) * weight
+    bias[0] += BIAS_SHARE * rate * error
+    error *= inverse
+    last = np.uint64(table.shape[1] - 1)
+    for i in range(np.uint64(start), np.uint64(end)):
+        feature = np.uint64(ids[i])
+        gradient = error * table[feature, np.uint64(0)]
+        squares = table[feature, last] + gradient * gradient
+        table[feature, last] = squares
+        table[feature, ONE] += rate * gradient / np.sqrt(squares)
+    likely = probability if truth > np.float32(0.5) else np.float32(1) - probability
+    return -np.log(max(likely, LEAST))
+
+
+@kernel
+def score(ids: Numbers, offsets: Ints, table: Floats, bias: Floats, loss: int, out: Floats) -> None:
+    """The probability of each label for each row."""
+    for row in range(len(offsets) - 1):
+        start, end = offsets[row], offsets[row + 1]
+        if len(bias) == 1 and loss == SOFTMAX:
+            total, inverse = _add_up_one(ids, start, end, table)
+            out[row, 1] = sigmoid(total * inverse + bias[0])
+            out[row, 0] = np.float32(1) - out[row, 1]
+            continue
+        inverse = _add_up(ids, start, end, table, out[row])
+        for k in range(len(bias)):
+            out[row, k] = out[row, k] * inverse + bias[k]
+        probabilities(out[row], loss)

@@ -1,0 +1,387 @@
+"""The features of a model: which slots of the n-grams it knows, and the number of each.
+
+A bit for every slot says whether it is known; the count of the bits before it leads to its
+number. That is two megabytes for 16 million slots, where a table of numbers would be 64: it
+stays in the processor's cache, and n-grams that are not known cost next to nothing. The most
+frequent features have the lowest numbers, so that what is used most lies together.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.errors import InputError
+from manyhands.kernel import Bytes, Hashes, Ints, frozen, kernel
+from manyhands.parallel import side_by_side
+from manyhands.text.corpus import Corpus
+from manyhands.text.ngrams import Letters, Slots, Slotting, row_slots
+
+Numbers = npt.NDArray[np.uint32]
+
+ROWS_AT_ONCE = 2048
+MOST_COUNTERS = 8  # threads that count, each in a table of its own
+WORD_BITS = np.uint64(6)
+LOW6, ONE = np.uint64(63), np.uint64(1)
+
+
+@dataclass(frozen=True)
+class Features:
+    """The distinct features of some rows, and how often each stands in its row (255 at most)."""
+
+    ids: Numbers
+    times: Bytes
+    offsets: Ints
+
+    @property
+    def nbytes(self) -> int:
+        return self.ids.nbytes + self.times.nbytes + self.offsets.nbytes
+
+
+@dataclass(frozen=True)
+class FeatureSpace:
+    """``bits`` has a bit for each slot; ``numbers`` the number of each known one, in slot order."""
+
+    slotting: Slotting
+    bits: Hashes
+    numbers: Numbers
+
+    def __post_init__(self) -> None:
+        if len(self.bits) != (self.slotting.slots + 63) // 64:
+            raise InputError("the features do not fit the settings of the model")
+        if int(self.before[-1]) != len(self.numbers):
+            raise InputError("the features are damaged: another number of them is known than is listed")
+        if len(self.numbers) and int(self.numbers.max()) >= len(self.numbers):
+            raise InputError("the features are damaged: one of them has no weights")
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @cached_property
+    def before(self) -> Numbers:
+        """How many bits are set before each word of 64, and in all."""
+        out = np.empty(len(self.bits) + 1, np.uint32)
+        _count_before(self.bits, out)
+        return frozen(out)
+
+    def facts(self) -> dict[str, Any]:
+        return asdict(self.slotting)
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return {"feature_bits": self.bits, "feature_numbers": self.numbers}
+
+    def slots(self) -> Slots:
+        """The slot of each feature, by number."""
+        set_bits = np.unpackbits(self.bits.view(np.uint8), bitorder="little")
+        out = np.empty(len(self.numbers), np.uint32)
+        out[self.numbers] = np.flatnonzero(set_bits)
+        return out
+
+
+class Featuriser:
+    """Makes features of the rows of one corpus."""
+
+    def __init__(self, space: FeatureSpace, corpus: Corpus) -> None:
+        self._space = space
+        self._corpus = corpus
+        self._letters = space.slotting.letters(corpus)
+        self._local = threading.local()
+
+    def of(self, rows: Ints) -> Features:
+        """The features of some rows of the corpus."""
+        tokens, offsets = self._corpus.take(rows)
+        scratch = self._scratch(_room(self._space.slotting, offsets, self._letters))
+        starts = np.zeros(len(rows) + 1, np.int64)
+        _features(
+            tokens,
+            offsets,
+            *_arguments(self._space.slotting, self._corpus, self._letters),
+            self._space.bits,
+            self._space.before,
+            self._space.numbers,
+            *scratch,
+            starts,
+        )
+        _, _, ids, times = scratch
+        return Features(ids[: starts[-1]].copy(), times[: starts[-1]].copy(), starts)
+
+    def _scratch(self, room: "_Room") -> tuple[Slots, Hashes, Numbers, Bytes]:
+        """This thread's room to work in: fresh memory costs more than what is done in it."""
+        kept: _Room | None = getattr(self._local, "room", None)
+        if kept is None or not kept.holds(room):
+            self._local.room = room
+            self._local.scratch = (
+                np.empty(room.one_row, np.uint32),
+                np.zeros(room.table, np.uint64),
+                np.empty(room.all_rows, np.uint32),
+                np.empty(room.all_rows, np.uint8),
+            )
+        found: tuple[Slots, Hashes, Numbers, Bytes] = self._local.scratch
+        return found
+
+
+@dataclass(frozen=True)
+class _Room:
+    one_row: int
+    all_rows: int
+    table: int
+
+    def holds(self, other: "_Room") -> bool:
+        return self.one_row >= other.one_row and self.all_rows >= other.all_rows and self.table >= other.table
+
+
+def _room(slotting: Slotting, offsets: Ints, letters: Letters) -> _Room:
+    longest = slotting.most(int(np.diff(offsets).max(initial=0)), letters)
+    table = 1 << max((2 * longest).bit_length(), 4)
+    return _Room(longest, slotting.most(int(offsets[-1]), letters), table)
+
+
+def _arguments(
+    slotting: Slotting, corpus: Corpus, letters: Letters
+) -> tuple[Hashes, Slots, Ints, int, np.uint64, np.uint64, np.uint64]:
+    runs, words, _ = slotting.sizes
+    masks = np.uint64(max(runs - 1, 0)), np.uint64(runs), np.uint64(words - 1)
+    return corpus.hashes, letters.slots, letters.offsets, slotting.ngrams, *masks
+
+
+def find_features(corpus: Corpus, slotting: Slotting, min_count: int, threads: int) -> FeatureSpace:
+    """The features that stand at least ``min_count`` times in the corpus, the most frequent first."""
+    letters = slotting.letters(corpus)
+    arguments = _arguments(slotting, corpus, letters)
+    counters = min(threads, MOST_COUNTERS, 1 + len(corpus) // ROWS_AT_ONCE)
+
+    def count(first: int) -> Bytes:
+        counts = np.zeros(slotting.slots, np.uint8)
+        for rows in runs_of_rows(np.arange(len(corpus)), first, counters):
+            tokens, offsets = corpus.take(rows)
+            scratch = np.empty(_room(slotting, offsets, letters).one_row, np.uint32)
+            _count(tokens, offsets, *arguments, scratch, counts)
+        return counts
+
+    counted = list(side_by_side(count, range(counters), counters))
+    for other in counted[1:]:
+        _add_up(counted[0], other)
+    bits = np.zeros((slotting.slots + 63) // 64, np.uint64)
+    numbers = np.empty(int(np.count_nonzero(counted[0] >= min_count)), np.uint32)
+    _rank(counted[0], min_count, bits, numbers)
+    return FeatureSpace(slotting, frozen(bits), frozen(numbers))
+
+
+def open_space(facts: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> FeatureSpace:
+    """A space as a bundle keeps it, checked."""
+    try:
+        slotting = Slotting(**{**facts, "chars": tuple(facts["chars"])})
+        sound = (
+            1 <= slotting.ngrams <= 5
+            and all(0 < bits <= 28 for bits in (slotting.word_bits, slotting.ngram_bits, slotting.char_bits))
+            and len(slotting.chars) == 2
+            and 0 <= slotting.chars[0] <= slotting.chars[1] <= 10
+        )
+    except (TypeError, KeyError, ValueError):
+        sound = False
+    bits, numbers = arrays["feature_bits"], arrays["feature_numbers"]
+    if (
+        not sound
+        or bits.dtype != np.uint64
+        or numbers.dtype != np.uint32
+        or bits.ndim != 1
+        or numbers.ndim != 1
+    ):
+        raise InputError("the features of the model are not described as they should be")
+    return FeatureSpace(slotting, frozen(bits), frozen(numbers))
+
+
+def extended(old: FeatureSpace, new: FeatureSpace) -> FeatureSpace:
+    """The features of both: those of ``old`` keep their numbers, and ``new`` ones follow."""
+    bits = old.bits | new.bits
+    set_bits = np.unpackbits(bits.view(np.uint8), bitorder="little").view(np.bool_)
+    known = np.unpackbits(old.bits.view(np.uint8), bitorder="little").view(np.bool_)[set_bits]
+    numbers = np.empty(len(known), np.uint32)
+    numbers[known] = old.numbers
+    numbers[~known] = len(old) + np.arange(len(known) - len(old), dtype=np.uint32)
+    return FeatureSpace(old.slotting, frozen(bits), frozen(numbers))
+
+
+def score_rows(
+    space: FeatureSpace,
+    corpus: Corpus,
+    columns: int,
+    score: Callable[[Features, npt.NDArray[np.float32]], None],
+    threads: int,
+) -> npt.NDArray[np.float32]:
+    """Let ``score`` fill a row for every row of the corpus, a few at a time."""
+    out = np.empty((len(corpus), columns), np.float32)
+    featuriser = Featuriser(space, corpus)
+
+    def fill(start: int) -> None:
+        rows = np.arange(start, min(start + ROWS_AT_ONCE, len(corpus)))
+        score(featuriser.of(rows), out[start : start + ROWS_AT_ONCE])
+
+    if len(corpus) <= ROWS_AT_ONCE or threads == 1:  # a thread would take longer to start than a text
+        for start in range(0, len(corpus), ROWS_AT_ONCE):
+            fill(start)
+    else:
+        for _ in side_by_side(fill, range(0, len(corpus), ROWS_AT_ONCE), threads):
+            pass
+    return out
+
+
+def runs_of_rows(rows: Ints, first: int, step: int) -> Iterable[Ints]:
+    """Every ``step``-th run of rows, from the ``first`` on."""
+    for start in range(first * ROWS_AT_ONCE, len(rows), step * ROWS_AT_ONCE):
+        yield rows[start : start + ROWS_AT_ONCE]
+
+
+@kernel
+def _count(
+    tokens: npt.NDArray[np.integer],
+    offsets: Ints,
+    hashes: Hashes,
+    letters: Slots,
+    letter_offsets: Ints,
+    ngrams: int,
+    ngram_mask: np.uint64,
+    word_base: np.uint64,
+    word_mask: np.uint64,
+    scratch: Slots,
+    counts: Bytes,
+) -> None:
+    """Count every slot, up to 255."""
+    for row in range(len(offsets) - 1):
+        n = row_slots(
+            tokens,
+            offsets[row],
+            offsets[row + 1],
+            hashes,
+            letters,
+            letter_offsets,
+            ngrams,
+            ngram_mask,
+            word_base,
+            word_mask,
+            scratch,
+        )
+        for k in range(np.uint64(n)):
+            slot = np.uint64(scratch[k])
+            count = counts[slot]
+            counts[slot] = count + np.uint8(count < 255)
+
+
+@kernel
+def _add_up(counts: Bytes, others: Bytes) -> None:
+    for slot in range(len(counts)):
+        total = np.int64(counts[slot]) + np.int64(others[slot])
+        counts[slot] = total if total < 255 else 255
+
+
+@kernel
+def _rank(counts: Bytes, min_count: int, bits: Hashes, numbers: Numbers) -> None:
+    """Set the bits of the slots to keep, and number them from the most frequent on."""
+    found = np.zeros(256, np.int64)
+    for count in counts:
+        found[count] += 1
+    following = np.zeros(256, np.int64)
+    at = 0
+    for count in range(255, min_count - 1, -1):
+        following[count] = at
+        at += found[count]
+    k = 0
+    for slot in range(len(counts)):
+        count = counts[slot]
+        if count >= min_count:
+            bits[slot >> 6] |= ONE << np.uint64(slot & 63)
+            numbers[k] = following[count]
+            following[count] += 1
+            k += 1
+
+
+@kernel
+def ones(word: np.uint64) -> np.uint64:
+    """How many bits are set; LLVM makes one instruction of it."""
+    word = word - ((word >> ONE) & np.uint64(0x5555555555555555))
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return (word * np.uint64(0x0101010101010101)) >> np.uint64(56)
+
+
+@kernel
+def _count_before(bits: Hashes, out: Numbers) -> None:
+    total = np.uint64(0)
+    for i in range(len(bits)):
+        out[i] = total
+        total += ones(bits[i])
+    out[len(bits)] = total
+
+
+@kernel
+def _features(
+    tokens: npt.NDArray[np.integer],
+    offsets: Ints,
+    hashes: Hashes,
+    letters: Slots,
+    letter_offsets: Ints,
+    ngrams: int,
+    ngram_mask: np.uint64,
+    word_base: np.uint64,
+    word_mask: np.uint64,
+    bits: Hashes,
+    before: Numbers,
+    numbers: Numbers,
+    scratch: Slots,
+    table: Hashes,
+    ids: Numbers,
+    times: Bytes,
+    starts: Ints,
+) -> None:
+    """Write the distinct known features of every row.
+
+    ``table`` remembers where in the row a slot stands already: the slot in its upper half, the
+    place in its lower one, 1 at least. It is cleared after each row as far as that row needs it.
+    """
+    at = np.uint64(0)
+    for row in range(len(offsets) - 1):
+        n = row_slots(
+            tokens,
+            offsets[row],
+            offsets[row + 1],
+            hashes,
+            letters,
+            letter_offsets,
+            ngrams,
+            ngram_mask,
+            word_base,
+            word_mask,
+            scratch,
+        )
+        size = 16
+        while size < 2 * n:
+            size *= 2
+        last = np.uint64(size - 1)
+        first = at - ONE
+        for k in range(np.uint64(n)):
+            slot = np.uint64(scratch[k])
+            word = bits[slot >> WORD_BITS]
+            bit = slot & LOW6
+            if not (word >> bit) & ONE:
+                continue
+            place = (slot * np.uint64(0x9E3779B1)) >> np.uint64(7) & last
+            entry = table[place]
+            while entry and entry >> np.uint64(32) != slot:
+                place = (place + ONE) & last
+                entry = table[place]
+            if entry:
+                seen = first + (entry & np.uint64(0xFFFFFFFF))
+                times[seen] += np.uint8(times[seen] < 255)
+            else:
+                table[place] = slot << np.uint64(32) | (at - first)
+                known = np.uint64(before[slot >> WORD_BITS]) + ones(word & ((ONE << bit) - ONE))
+                ids[at] = numbers[known]
+                times[at] = 1
+                at += ONE
+        for used in range(size):
+            table[used] = 0
+        starts[row + 1] = at

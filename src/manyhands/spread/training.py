@@ -1,0 +1,194 @@
+"""``train``: from rows to a bundle, with a record of how it went."""
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from manyhands.data.dataset import open_dataset
+from manyhands.data.lessons import lesson_of, read_lesson
+from manyhands.errors import InputError, UsageError
+from manyhands.evaluate.judging import is_dataset, judge
+from manyhands.machine import examine, resources_for
+from manyhands.models.bundle import BUNDLE, VERSION, Bundle, BundleConfig, open_bundle, save_bundle
+from manyhands.models.card import model_card
+from manyhands.records import SPLITS, Progress, Resources, Silent
+from manyhands.settings import LabelScheme, PrepareSettings, TextSettings
+from manyhands.spread import single
+from manyhands.spread.job import Job, Outcome, job_for
+from manyhands.storage.destination import destination
+from manyhands.text.corpus import word_counts
+from manyhands.text.lesson import Lesson
+from manyhands.text.ragged import from_arrow
+from manyhands.text.vocabulary import Vocabulary, counted
+from manyhands.train.checkpoint import checkpoint_folder
+from manyhands.train.track import Tracker
+
+StrPath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Material:
+    """The rows of a run by split, and how raw text becomes such rows."""
+
+    train: Lesson
+    valid: Lesson | None
+    test: Lesson | None
+    text: TextSettings
+    scheme: LabelScheme
+    vocabulary: Vocabulary | None  # None where it has yet to be counted
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run."""
+
+    bundle: Bundle
+    record: dict[str, Any]
+
+
+def train(
+    data: StrPath | Sequence[StrPath],
+    out: StrPath,
+    *,
+    model: str = "ngrams",
+    resume: bool = False,
+    continue_from: StrPath | None = None,
+    track: str | None = None,
+    overwrite: bool = False,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    reading: dict[str, Any] | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Trained:
+    """Train a model on a prepared dataset, or on raw files as they are, and write it to ``out``.
+
+    ``settings`` are those of the model and of ``FrameSettings``; ``reading`` says how raw files
+    are read, as for ``prepare``.
+    """
+    began = time.monotonic()
+    watcher = progress or Silent()
+    resources = resources_for(memory, threads)
+    previous = open_bundle(Path(continue_from)) if continue_from is not None else None
+    folder = checkpoint_folder(os.fspath(out))
+    job = job_for(
+        model,
+        settings,
+        resources,
+        previous=(previous.config.model, previous.model) if previous else None,
+        checkpoint=folder,
+        resume=resume,
+    )
+    names = [os.fspath(name) for name in ([data] if isinstance(data, str | os.PathLike) else data)]
+    with destination(os.fspath(out), overwrite, BUNDLE) as place:
+        material = _material(names, reading or {}, previous, resources, watcher)
+        with Tracker(track, folder, place) as tracker:
+            outcome = single.run(job, material.train, material.valid, watcher, tracker)
+        record = _record(job, material, outcome, time.monotonic() - began)
+        bundle = Bundle(_config(job, material, outcome), outcome.model, Path(out))
+        vocabulary = _vocabulary(material, previous)
+        save_bundle(place, bundle, vocabulary, model_card(bundle.config, record), record)
+    shutil.rmtree(folder, ignore_errors=True)
+    return Trained(bundle, record)
+
+
+def _material(
+    names: list[str],
+    reading: dict[str, Any],
+    previous: Bundle | None,
+    resources: Resources,
+    progress: Progress,
+) -> Material:
+    if not is_dataset(names):
+        text = previous.config.text if previous else TextSettings()
+        settings = PrepareSettings.checked(**{"text": text, **reading})
+        raw = read_lesson(names, settings, resources, progress)
+        return Material(raw.lesson, None, None, settings.text, raw.scheme, None, raw.left_out)
+    if reading:
+        raise UsageError(
+            f"--{next(iter(reading)).replace('_', '-')} is for raw files; {names[0]} is prepared already"
+        )
+    dataset = open_dataset(names[0])
+    text = dataset.manifest.settings.text
+    if previous and text != previous.config.text:
+        raise InputError(f"{names[0]} was prepared with other text settings than the bundle to continue from")
+    lessons = [lesson_of(dataset, split) for split in SPLITS]
+    train_rows, valid, test = (lesson if len(lesson) else None for lesson in lessons)
+    if train_rows is None:
+        raise InputError(f"{names[0]} has no rows to train on")
+    scheme = dataset.manifest.labels.scheme
+    return Material(train_rows, valid, test, text, scheme, dataset.vocabulary)
+
+
+def _vocabulary(material: Material, previous: Bundle | None) -> Vocabulary:
+    """The words of the training rows, and those that an earlier model had seen."""
+    new = material.vocabulary
+    if new is None:
+        new = counted(material.train.corpus.words, word_counts(material.train.corpus))
+    if previous is None or previous.folder is None:
+        return new
+    old = previous.vocabulary
+    words = pa.concat_arrays([old.words, new.words])
+    return counted(from_arrow(words), np.concatenate([old.counts, new.counts]))
+
+
+def _config(job: Job, material: Material, outcome: Outcome) -> BundleConfig:
+    facts = outcome.model.facts()
+    return BundleConfig(
+        version=VERSION,
+        model=job.model,
+        labels=facts.pop("labels"),
+        label_scheme=material.scheme,
+        text=material.text,
+        facts=facts,
+        settings=job.settings.model_dump(),
+    )
+
+
+def _record(job: Job, material: Material, outcome: Outcome, seconds: float) -> dict[str, Any]:
+    """The facts of a run, as other tools read them."""
+    state, corpus = outcome.state, material.train.corpus
+    machine = examine()
+    learning = max(state.seconds, 1e-9)
+    tokens = corpus.tokens * state.seen / len(corpus)
+    scores: dict[str, Any] = {"train": [{"epoch": e["epoch"], "loss": e["loss"]} for e in state.history]}
+    if state.best_epoch:
+        scores["valid"] = [{k: v for k, v in epoch.items() if k != "loss"} for epoch in state.history]
+        scores["best_epoch"] = state.best_epoch
+    if material.test is not None:
+        facts = judge(outcome.model, material.test, threads=job.resources.threads).facts()
+        scores["test"] = {
+            name: facts[name] for name in ("rows", "accuracy", "macro_f1", "micro_f1", "log_loss")
+        }
+    return {
+        "model": job.model,
+        **outcome.facts,
+        "settings": {**job.settings.model_dump(), **job.frame.model_dump()},
+        "data": {
+            "fingerprint": material.train.fingerprint,
+            "rows": len(material.train),
+            "tokens": corpus.tokens,
+            "left_out": material.left_out,
+        },
+        "seconds": round(seconds, 3),
+        "learning_seconds": round(state.seconds, 3),
+        "threads": job.resources.threads,
+        "rows_per_second": round(state.seen / learning, 1),
+        "tokens_per_second": round(tokens / learning, 1),
+        "scores": scores,
+        "machine": {name: machine[name] for name in ("system", "cores", "memory_bytes")},
+        "versions": {"manyhands": machine["manyhands"], "python": machine["python"]}
+        | {
+            part["name"]: part["version"]
+            for part in machine["parts"]
+            if part["version"] and not part["extra"]
+        },
+    }

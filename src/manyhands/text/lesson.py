@@ -1,0 +1,98 @@
+"""Texts with their labels: what a model is trained on and judged by."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.errors import InputError
+from manyhands.kernel import Hashes, Ints, kernel
+from manyhands.text.corpus import Corpus
+from manyhands.text.hashing import mix
+
+FINGERPRINT_ROWS = 1 << 14
+UNKNOWN = -1  # a label that the model does not know
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The classes of row ``i`` are ``ids[offsets[i]:offsets[i + 1]]``: one, or several."""
+
+    ids: npt.NDArray[np.int32]
+    offsets: Ints
+    names: list[str]
+    several: bool = False
+
+    @classmethod
+    def single(cls, ids: npt.NDArray[np.int32], names: list[str]) -> "Labels":
+        return cls(ids, np.arange(len(ids) + 1), names)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def take(self, rows: Ints) -> "Labels":
+        lengths = self.offsets[rows + 1] - self.offsets[rows]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+        ids = self.ids[np.repeat(self.offsets[rows], lengths) + within]
+        return Labels(ids, offsets, self.names, self.several)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """All that a model is trained on: texts, their labels, and how much each row counts."""
+
+    corpus: Corpus
+    labels: Labels
+    weights: npt.NDArray[np.float32]
+
+    def check_trainable(self) -> None:
+        if not len(self):
+            raise InputError("there is no row to train on")
+        counts = np.bincount(self.labels.ids, minlength=len(self.labels.names))
+        if np.count_nonzero(counts) < 2:
+            only = f"'{self.labels.names[int(counts.argmax())]}'" if counts.any() else "none"
+            raise InputError(f"all rows to train on have the same label, {only}; give rows of two at least")
+
+    def with_names(self, names: list[str]) -> "Lesson":
+        """The same rows, labelled by their places among ``names``; UNKNOWN where a label is not there."""
+        place = {name: number for number, name in enumerate(names)}
+        new = np.array([place.get(name, UNKNOWN) for name in self.labels.names] + [UNKNOWN], np.int32)
+        labels = Labels(new[self.labels.ids], self.labels.offsets, names, self.labels.several)
+        return Lesson(self.corpus, labels, self.weights)
+
+    def __len__(self) -> int:
+        return len(self.corpus)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The same for the same rows in the same order, however their words are numbered."""
+        value = np.uint64(len(self))
+        for start in range(0, len(self), FINGERPRINT_ROWS):
+            rows = np.arange(start, min(start + FINGERPRINT_ROWS, len(self)))
+            tokens, offsets = self.corpus.take(rows)
+            labels = self.labels.take(rows)
+            value = _fold(
+                np.uint64(value), tokens, offsets, self.corpus.hashes, labels.ids, self.weights[rows]
+            )
+        return f"{int(value):016x}"
+
+
+@kernel
+def _fold(
+    value: np.uint64,
+    tokens: npt.NDArray[np.integer],
+    offsets: Ints,
+    hashes: Hashes,
+    labels: npt.NDArray[np.int32],
+    weights: npt.NDArray[np.float32],
+) -> np.uint64:
+    for row in range(len(offsets) - 1):
+        for i in range(offsets[row], offsets[row + 1]):
+            value = (value ^ hashes[tokens[i]]) * np.uint64(0x100000001B3)
+        value = mix(value + np.uint64(weights[row] * np.float32(1024)))
+    for label in labels:
+        value = mix(value + np.uint64(label))
+    return value

@@ -1,0 +1,137 @@
+"""Hashed n-grams: every run of words, and of letters where asked for, falls into a slot.
+
+Single words, runs of words and runs of letters have regions of their own among the slots, so
+that a pair of words never shares the slot of a word.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.kernel import Bytes, Hashes, Ints, kernel
+from manyhands.text.corpus import NO_WORD, Corpus
+from manyhands.text.hashing import mix
+
+Slots = npt.NDArray[np.uint32]
+
+ONE = np.uint64(1)
+SPREAD = np.uint64(0x9E3779B97F4A7C15)
+STEP = np.uint64(0x87C37B91114253D5)
+FNV_START, FNV_STEP = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
+WORD_BEGIN, WORD_END = np.uint8(0x3C), np.uint8(0x3E)  # < and >, as in fastText
+
+
+@dataclass(frozen=True)
+class Slotting:
+    """How texts become slots. Sizes are powers of two."""
+
+    ngrams: int  # runs of up to so many words
+    word_bits: int
+    ngram_bits: int
+    chars: tuple[int, int] = (0, 0)  # runs of so many letters, from and to; (0, 0) for none
+    char_bits: int = 6
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Slots of runs of words, of single words and of letters, one region after the other."""
+        return (
+            1 << self.ngram_bits if self.ngrams > 1 else 0,
+            1 << self.word_bits,
+            1 << self.char_bits if self.chars[1] else 0,
+        )
+
+    @property
+    def slots(self) -> int:
+        return sum(self.sizes)
+
+    def most(self, tokens: int, corpus: "Letters") -> int:
+        """No text of so many tokens has more n-grams than this."""
+        return tokens * (self.ngrams + corpus.longest)
+
+    def letters(self, corpus: Corpus) -> "Letters":
+        """The runs of letters of every word of the corpus."""
+        if not self.chars[1]:
+            return Letters(np.zeros(0, np.uint32), np.zeros(len(corpus.words) + 1, np.int64), 0)
+        words = corpus.words
+        offsets = np.zeros(len(words) + 1, np.int64)
+        least, most = self.chars
+        room = int(words.size + 2 * len(words)) * (most - least + 1)
+        slots = np.empty(room, np.uint32)
+        _letter_slots(
+            words.data, words.offsets, least, most, np.uint64((1 << self.char_bits) - 1), slots, offsets
+        )
+        base = np.uint32(self.sizes[0] + self.sizes[1])
+        return Letters(slots[: offsets[-1]] + base, offsets, int(np.diff(offsets).max(initial=0)))
+
+
+@dataclass(frozen=True)
+class Letters:
+    """The slots of the runs of letters of word ``w``: ``slots[offsets[w]:offsets[w + 1]]``."""
+
+    slots: Slots
+    offsets: Ints
+    longest: int
+
+
+@kernel
+def _letter_slots(
+    data: Bytes, words: Ints, least: int, most: int, mask: np.uint64, slots: Slots, offsets: Ints
+) -> None:
+    """Runs of ``least`` to ``most`` characters of ``<word>``; never through the middle of a character."""
+    at = 0
+    for word in range(len(words) - 1):
+        start, end = words[word] - 1, words[word + 1] + 1
+        for i in range(start, end if end - start > 2 else start):
+            if words[word] <= i < words[word + 1] and data[i] & 0xC0 == 0x80:
+                continue  # inside a character
+            value, length, j = FNV_START, 0, i
+            while j < end and length < most:
+                while True:  # one character
+                    byte = WORD_BEGIN if j < words[word] else WORD_END if j >= words[word + 1] else data[j]
+                    value = (value ^ np.uint64(byte)) * FNV_STEP
+                    j += 1
+                    if not (j < words[word + 1] and data[j] & 0xC0 == 0x80):
+                        break
+                length += 1
+                if length >= least and not (length == 1 and (i == start or j == end)):
+                    slots[at] = mix(value) & mask
+                    at += 1
+        offsets[word + 1] = at
+
+
+@kernel
+def row_slots(
+    tokens: npt.NDArray[np.integer],
+    start: int,
+    end: int,
+    hashes: Hashes,
+    letters: Slots,
+    letter_offsets: Ints,
+    ngrams: int,
+    ngram_mask: np.uint64,
+    word_base: np.uint64,
+    word_mask: np.uint64,
+    out: Slots,
+) -> int:
+    """Write the slots of one row to ``out``; returns how many there are."""
+    n = np.uint64(0)
+    for i in range(start, end):
+        token = np.uint64(tokens[np.uint64(i)])
+        value = hashes[token]
+        if value == NO_WORD:
+            continue
+        out[n] = word_base + ((value * SPREAD) >> np.uint64(32) & word_mask)
+        n += ONE
+        for j in range(i + 1, min(end, i + ngrams)):
+            other = hashes[np.uint64(tokens[np.uint64(j)])]
+            if other == NO_WORD:
+                break
+            value = (value ^ (value >> np.uint64(29))) * STEP + other
+            mixed = value * SPREAD
+            out[n] = (mixed ^ (mixed >> np.uint64(32))) >> np.uint64(8) & ngram_mask
+            n += ONE
+        for j in range(letter_offsets[token], letter_offsets[token + ONE]):
+            out[n] = letters[np.uint64(j)]
+            n += ONE
+    return int(n)

@@ -1,0 +1,67 @@
+"""TensorBoard event files, for those who watch training there."""
+
+import shutil
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from manyhands.errors import UsageError, missing_extra
+from manyhands.train.fit import State
+
+TRACKERS = ("tensorboard",)
+
+
+class Tracker:
+    """Writes losses and scores while they come; ``None`` tracks nothing."""
+
+    def __init__(self, name: str | None, live: Path, final: Path) -> None:
+        if name is not None and name not in TRACKERS:
+            raise UsageError(f"there is no tracker '{name}'; there are: {', '.join(TRACKERS)}")
+        self._live, self._final = live / "events", final
+        self._writer = _writer(self._live) if name else None
+        self._epochs = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            if kind is None:
+                for file in self._live.iterdir():
+                    shutil.copy(file, self._final)
+
+    def __call__(self, state: State) -> None:
+        if self._writer is None:
+            return
+        if state.loss.rows:
+            self._add("loss/running", state.loss.mean, state.seen)
+        for epoch in state.history[self._epochs :]:
+            for name, value in epoch.items():
+                if name != "epoch":
+                    self._add(f"epoch/{name}", value, epoch["epoch"])
+        self._epochs = len(state.history)
+
+    def _add(self, tag: str, value: float, step: int) -> None:
+        if self._writer is not None:
+            self._writer.add_event(_event(tag, value, step))
+
+
+def _writer(folder: Path) -> Any:
+    try:
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415
+    except ImportError:
+        raise missing_extra("tensorboard", "track") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    return EventFileWriter(str(folder))
+
+
+def _event(tag: str, value: float, step: int) -> Any:
+    from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415
+    from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415
+
+    summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
+    return Event(wall_time=time.time(), step=step, summary=summary)
