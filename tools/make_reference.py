@@ -13,7 +13,21 @@ from manyhands.cli.main import app
 
 ROOT = Path(__file__).parent.parent
 PLAIN = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}
-VERBS = ("prepare", "inspect", "export", "sample", "doctor")
+VERBS = (
+    "prepare",
+    "train",
+    "evaluate",
+    "predict",
+    "explain",
+    "quantize",
+    "tune",
+    "import",
+    "convert",
+    "inspect",
+    "export",
+    "sample",
+    "doctor",
+)
 
 
 def command_line() -> str:

@@ -46,8 +46,16 @@ class TextSettings(Settings):
     """How raw text becomes tokens; saved with every dataset and model."""
 
     lower: bool = True
-    punctuation: Literal["token", "drop"] = "token"
+    punctuation: Literal["token", "drop", "keep"] = "token"
     html: bool = True
+
+    @model_validator(mode="after")
+    def _all_or_nothing(self) -> Self:
+        if self.punctuation == "keep" and (self.lower or self.html):
+            raise ValueError(
+                "punctuation keep takes text as it is: it goes with --keep-case and --no-html only"
+            )
+        return self
 
 
 class PrepareSettings(Settings):
@@ -108,6 +116,6 @@ class FrameSettings(Settings):
     """How training goes, whatever the model."""
 
     deterministic: bool = False
-    patience: Annotated[int, Field(ge=0, le=10_000)] = 2
+    patience: Annotated[int, Field(ge=1, le=10_000)] = 2
     class_weights: Literal["none", "balanced"] = "none"
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 60.0

@@ -9,8 +9,23 @@ from typing import Annotated
 import typer
 
 from manyhands import __version__
-from manyhands.cli import doctor, export, inspect, interrupt, prepare, sample
-from manyhands.errors import ManyhandsError
+from manyhands.cli import (
+    convert,
+    doctor,
+    evaluate,
+    explain,
+    export,
+    import_,
+    inspect,
+    interrupt,
+    predict,
+    prepare,
+    quantize,
+    sample,
+    train,
+    tune,
+)
+from manyhands.errors import ManyhandsError, ResumableError
 
 app = typer.Typer(
     name="manyhands",
@@ -36,7 +51,22 @@ def _main(
     """Raw reviews in, trained text models out."""
 
 
-for verb in (prepare, inspect, export, sample, doctor):
+VERBS = (
+    prepare,
+    train,
+    evaluate,
+    predict,
+    explain,
+    quantize,
+    tune,
+    import_,
+    convert,
+    inspect,
+    export,
+    sample,
+    doctor,
+)
+for verb in VERBS:
     verb.add_to(app)
 
 
@@ -59,6 +89,8 @@ def _run() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Exception, interrupt.Interrupt) as error:
+        if isinstance(error, ResumableError):
+            return _say(str(error), error.exit_code)
         if interrupt.asked():
             return _say("interrupted; nothing was left half-made", interrupt.EXIT_CODE)
         if isinstance(error, ManyhandsError):

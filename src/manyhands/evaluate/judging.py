@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from fsspec.core import url_to_fs
@@ -13,8 +12,9 @@ from manyhands.data.manifest import FILE as MANIFEST
 from manyhands.errors import InputError
 from manyhands.evaluate.classification import Report, evaluate_several, evaluate_single
 from manyhands.machine import resources_for
-from manyhands.models.bundle import Bundle, open_bundle
+from manyhands.models.bundle import Bundle
 from manyhands.models.learner import Model
+from manyhands.models.saving import load_bundle
 from manyhands.records import Progress, Resources, Silent
 from manyhands.settings import PrepareSettings
 from manyhands.storage.files import reading as errors_of
@@ -50,7 +50,7 @@ def evaluate(
     progress: Progress | None = None,
 ) -> Report:
     """Judge a bundle on a split of a prepared dataset, or on all rows of raw files."""
-    opened = bundle if isinstance(bundle, Bundle) else open_bundle(Path(bundle))
+    opened = bundle if isinstance(bundle, Bundle) else load_bundle(bundle)
     names = [os.fspath(name) for name in ([data] if isinstance(data, str | os.PathLike) else data)]
     resources = resources_for(memory, threads)
     lesson = rows_to_judge_by(opened, names, split, reading or {}, resources, progress or Silent())

@@ -12,7 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from manyhands.catalog import MODELS, load
 from manyhands.errors import InputError
-from manyhands.models.learner import Model, Scores
+from manyhands.models.learner import Arrays, Model, Scores
+from manyhands.models.packed import PACKED, unpack
+from manyhands.models.space import slotting_from
 from manyhands.settings import LabelScheme, TextSettings
 from manyhands.storage.destination import Kind
 from manyhands.storage.files import flush, sha256
@@ -55,6 +57,7 @@ class Bundle:
     config: BundleConfig
     model: Model
     folder: Path | None = None
+    stored: Arrays | None = None  # what a packed bundle keeps in place of the model's own arrays
 
     @property
     def labels(self) -> list[str]:
@@ -107,7 +110,7 @@ def _sums(folder: Path) -> list[str]:
 
 def save_bundle(folder: Path, bundle: Bundle, vocabulary: Vocabulary | None, card: str, record: Any) -> None:
     """Write all files of a bundle into an empty folder, the checksums last."""
-    write_tensors(folder / TENSORS, bundle.model.arrays())
+    write_tensors(folder / TENSORS, bundle.stored or bundle.model.arrays())
     (folder / CONFIG).write_text(bundle.config.model_dump_json(indent=1) + "\n", "utf-8")
     (folder / CARD).write_text(card, "utf-8")
     if record is not None:
@@ -127,10 +130,18 @@ def open_bundle(path: str | Path) -> Bundle:
     config = _config(folder)
     arrays, _ = read_tensors(folder / TENSORS)
     try:
-        model = _model_class(config.model).from_parts({**config.facts, "labels": config.labels}, arrays)
+        model = opened_model(config, arrays)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise InputError(f"{folder} is no sound bundle: {type(error).__name__} {str(error)[:80]}") from None
     return Bundle(config, model, folder)
+
+
+def opened_model(config: BundleConfig, arrays: Arrays) -> Any:
+    """The model of which a bundle keeps these arrays."""
+    facts = {**config.facts, "labels": config.labels}
+    if PACKED in facts:
+        arrays = unpack(facts, arrays, slotting_from(facts["features"]).slots)
+    return _model_class(config.model).from_parts(facts, arrays)
 
 
 def _model_class(name: str) -> Any:

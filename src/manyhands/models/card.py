@@ -39,7 +39,7 @@ def _scores(record: dict[str, Any]) -> list[str]:
     rows = []
     for split in ("valid", "test"):
         scores = record.get("scores", {}).get(split)
-        best = scores[-1] if isinstance(scores, list) and scores else scores
+        best = scores[record["scores"]["best_epoch"] - 1] if isinstance(scores, list) else scores
         if best:
             rows.append(
                 f"| {split} | {best['accuracy']:.4f} | {best['macro_f1']:.4f} | {best['micro_f1']:.4f} |"

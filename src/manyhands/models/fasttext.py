@@ -87,6 +87,10 @@ class FastTextModel:
         vectors = self.vectors[features.ids, : self.dim] * shares[:, None]
         return np.asarray(vectors @ self.outputs[:, : self.dim].T, np.float32)
 
+    def bias_of(self, label: int) -> float:
+        """There is none."""
+        return 0.0
+
     def facts(self) -> dict[str, Any]:
         return {"labels": self.labels, "loss": self.loss, "features": self.space.facts()}
 

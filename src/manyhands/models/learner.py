@@ -42,8 +42,13 @@ class Feed(Protocol):
 class Model(Protocol):
     """A trained model: what a bundle holds, and what predicts."""
 
-    labels: list[str]
-    several: bool  # a text may have several labels, or none
+    @property
+    def labels(self) -> list[str]: ...
+
+    @property
+    def several(self) -> bool:
+        """A text may have several labels, or none."""
+        ...
 
     def scores(self, corpus: Corpus, threads: int = 1) -> Scores:
         """The probability of each label for each row."""

@@ -78,6 +78,12 @@ class NgramsModel:
             np.float32
         )
 
+    def bias_of(self, label: int) -> float:
+        """What the score of a label is before any feature is known."""
+        if len(self.bias) == len(self.labels):
+            return float(self.bias[label])
+        return float(self.bias[0]) / 2 * (1 if label else -1)
+
     def facts(self) -> dict[str, Any]:
         return {"labels": self.labels, "loss": self.loss, "features": self.space.facts()}
 

@@ -74,6 +74,12 @@ class FeatureSpace:
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         return {"feature_bits": self.bits, "feature_numbers": self.numbers}
 
+    def numbers_of(self, slots: Slots) -> Ints:
+        """The number of the feature in each slot; -1 where none is known."""
+        out = np.empty(len(slots), np.int64)
+        _look_up(slots, self.bits, self.before, self.numbers, out)
+        return out
+
     def slots(self) -> Slots:
         """The slot of each feature, by number."""
         set_bits = np.unpackbits(self.bits.view(np.uint8), bitorder="little")
@@ -108,6 +114,14 @@ class Featuriser:
         )
         _, _, ids, times = scratch
         return Features(ids[: starts[-1]].copy(), times[: starts[-1]].copy(), starts)
+
+    def numbers(self, row: int) -> Ints:
+        """The feature of every n-gram of a row, repeated ones too, in the order of the text; -1 for none."""
+        tokens, offsets = self._corpus.take(np.array([row]))
+        slots = np.empty(_room(self._space.slotting, offsets, self._letters).one_row, np.uint32)
+        arguments = _arguments(self._space.slotting, self._corpus, self._letters)
+        count = row_slots(tokens, 0, int(offsets[1]), *arguments, slots)
+        return self._space.numbers_of(slots[:count])
 
     def _scratch(self, room: "_Room") -> tuple[Slots, Hashes, Numbers, Bytes]:
         """This thread's room to work in: fresh memory costs more than what is done in it."""
@@ -171,27 +185,32 @@ def find_features(corpus: Corpus, slotting: Slotting, min_count: int, threads: i
     return FeatureSpace(slotting, frozen(bits), frozen(numbers))
 
 
-def open_space(facts: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> FeatureSpace:
-    """A space as a bundle keeps it, checked."""
+def slotting_from(facts: dict[str, Any]) -> Slotting:
+    """How texts become slots, as a bundle describes it; checked, as it may come from anywhere."""
     try:
         slotting = Slotting(**{**facts, "chars": tuple(facts["chars"])})
+        bits = (slotting.word_bits, slotting.ngram_bits, slotting.char_bits)
+        numbers = (slotting.ngrams, *bits, *slotting.chars)
         sound = (
-            1 <= slotting.ngrams <= 5
-            and all(0 < bits <= 28 for bits in (slotting.word_bits, slotting.ngram_bits, slotting.char_bits))
+            all(type(number) is int for number in numbers)
+            and 1 <= slotting.ngrams <= 5
+            and all(0 < count <= 28 for count in bits)
             and len(slotting.chars) == 2
             and 0 <= slotting.chars[0] <= slotting.chars[1] <= 10
         )
     except (TypeError, KeyError, ValueError):
         sound = False
-    bits, numbers = arrays["feature_bits"], arrays["feature_numbers"]
-    if (
-        not sound
-        or bits.dtype != np.uint64
-        or numbers.dtype != np.uint32
-        or bits.ndim != 1
-        or numbers.ndim != 1
-    ):
+    if not sound:
         raise InputError("the features of the model are not described as they should be")
+    return slotting
+
+
+def open_space(facts: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> FeatureSpace:
+    """A space as a bundle keeps it, checked."""
+    slotting = slotting_from(facts)
+    bits, numbers = arrays["feature_bits"], arrays["feature_numbers"]
+    if bits.dtype != np.uint64 or numbers.dtype != np.uint32 or bits.ndim != 1 or numbers.ndim != 1:
+        raise InputError("the features of the model are of another kind than they should be")
     return FeatureSpace(slotting, frozen(bits), frozen(numbers))
 
 
@@ -385,3 +404,13 @@ def _features(
         for used in range(size):
             table[used] = 0
         starts[row + 1] = at
+
+
+@kernel
+def _look_up(slots: Slots, bits: Hashes, before: Numbers, numbers: Numbers, out: Ints) -> None:
+    for k in range(len(slots)):
+        slot = np.uint64(slots[k])
+        word, bit = bits[slot >> WORD_BITS], slot & LOW6
+        out[k] = -1
+        if (word >> bit) & ONE:
+            out[k] = numbers[np.uint64(before[slot >> WORD_BITS]) + ones(word & ((ONE << bit) - ONE))]

@@ -16,8 +16,9 @@ from manyhands.data.lessons import lesson_of, read_lesson
 from manyhands.errors import InputError, UsageError
 from manyhands.evaluate.judging import is_dataset, judge
 from manyhands.machine import examine, resources_for
-from manyhands.models.bundle import BUNDLE, VERSION, Bundle, BundleConfig, open_bundle, save_bundle
+from manyhands.models.bundle import BUNDLE, VERSION, Bundle, BundleConfig, save_bundle
 from manyhands.models.card import model_card
+from manyhands.models.saving import load_bundle
 from manyhands.records import SPLITS, Progress, Resources, Silent
 from manyhands.settings import LabelScheme, PrepareSettings, TextSettings
 from manyhands.spread import single
@@ -77,7 +78,7 @@ def train(
     began = time.monotonic()
     watcher = progress or Silent()
     resources = resources_for(memory, threads)
-    previous = open_bundle(Path(continue_from)) if continue_from is not None else None
+    previous = load_bundle(continue_from) if continue_from is not None else None
     folder = checkpoint_folder(os.fspath(out))
     job = job_for(
         model,

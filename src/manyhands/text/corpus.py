@@ -34,12 +34,32 @@ class Corpus:
     def __len__(self) -> int:
         return self.rows
 
+    def texts(self, rows: Ints) -> Ragged:
+        """Some rows as text again, a blank between words."""
+        tokens, offsets = self.take(rows)
+        lengths = self.words.lengths()[tokens] + 1
+        ends = np.zeros(len(tokens) + 1, np.int64)
+        np.cumsum(lengths, out=ends[1:])
+        out = np.empty(ends[-1], np.uint8)
+        _join(tokens, self.words.data, self.words.offsets, ends, out)
+        return Ragged(out, ends[offsets])
+
     @cached_property
     def hashes(self) -> Hashes:
         """The hash of each word."""
         out = np.empty(len(self.words), np.uint64)
         _hash_words(self.words.data, self.words.offsets, out)
         return frozen(out)
+
+
+@kernel
+def _join(tokens: npt.NDArray[np.integer], letters: Bytes, words: Ints, ends: Ints, out: Bytes) -> None:
+    for k in range(len(tokens)):
+        start, at = words[tokens[k]], ends[k]
+        length = words[tokens[k] + 1] - start
+        for i in range(length):
+            out[at + i] = letters[start + i]
+        out[at + length] = 0x20
 
 
 @kernel

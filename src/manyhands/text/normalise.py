@@ -55,6 +55,8 @@ class Normaliser:
 
     def ragged(self, texts: Ragged) -> Ragged:
         """Normalise many texts (valid UTF-8) at once, without the GIL."""
+        if self.settings.punctuation == "keep":
+            return _as_it_is(texts)
         table, names = characters(self.settings.lower), entities()
         out = np.empty(2 * texts.size + 1 + SPARE, np.uint8)
         offsets = np.empty(len(texts) + 1, np.int64)
@@ -72,6 +74,33 @@ class Normaliser:
             offsets,
         )
         return Ragged(out[: offsets[-1] + SPARE], offsets)
+
+
+def _as_it_is(texts: Ragged) -> Ragged:
+    """Texts that are tokens already: only the gaps between them become one blank each."""
+    out = np.empty(texts.size + 1 + SPARE, np.uint8)
+    offsets = np.empty(len(texts) + 1, np.int64)
+    _single_blanks(texts.data, texts.offsets, out, offsets)
+    return Ragged(out[: offsets[-1] + SPARE], offsets)
+
+
+@kernel
+def _single_blanks(data: Bytes, starts: Ints, out: Bytes, offsets: Ints) -> None:
+    at = 0
+    offsets[0] = 0
+    for text in range(len(starts) - 1):
+        begin = at
+        for i in range(starts[text], starts[text + 1]):
+            byte = data[i]
+            blank = byte == 0x20 or 0x09 <= byte <= 0x0D or byte == 0
+            if not blank:
+                out[at] = byte
+                at += 1
+            elif at > begin and out[at - 1] != 0x20:
+                out[at] = 0x20
+                at += 1
+        at -= at > begin and out[at - 1] == 0x20
+        offsets[text + 1] = at
 
 
 @kernel

@@ -48,7 +48,7 @@ class State:
     best: Arrays = field(default_factory=dict)
 
     def done(self, plan: Plan) -> bool:
-        patient = not self.best_epoch or self.epoch - self.best_epoch <= plan.patience
+        patient = not self.best_epoch or self.epoch - self.best_epoch < plan.patience
         return self.epoch >= plan.epochs or not patient
 
 

@@ -1,0 +1,40 @@
+"""``manyhands convert``: a bundle in the file formats of other tools."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("convert")(convert)
+
+
+def convert(
+    bundle: Annotated[str, typer.Argument(help="Folder of a bundle.", show_default=False)],
+    to: Annotated[
+        str,
+        typer.Option(
+            help="onnx (feature numbers to probabilities), vec (word vectors of a fasttext model, as text) "
+            "or safetensors (all arrays, the configuration as metadata).",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        str | None, typer.Option(help="File or URL to write; the bundle's name in this folder by default.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a file that is there already.")
+    ] = False,
+) -> None:
+    """Write a bundle as one file for other tools.
+
+    An ONNX file begins at feature numbers: texts become these in manyhands, by
+    manyhands.models.space.Featuriser.
+    """
+    from manyhands.models.bundle import open_bundle
+    from manyhands.models.convert import convert as write
+
+    files = write(open_bundle(bundle), to, out or f"{Path(bundle).resolve().name}.{to}", overwrite=overwrite)
+    for file in files:
+        typer.echo(file, err=file == "-")

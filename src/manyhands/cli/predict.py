@@ -1,0 +1,36 @@
+"""``manyhands predict``: labels for texts, one line for each."""
+
+from typing import Annotated
+
+import typer
+
+from manyhands.cli.options import BundleArgument, Format, TextField, Threads, given
+from manyhands.cli.progress import watch
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("predict")(predict)
+
+
+def predict(
+    bundle: BundleArgument,
+    sources: Annotated[
+        list[str] | None, typer.Argument(help="Raw files; standard input, a text a line, if none are named.")
+    ] = None,
+    top: Annotated[int, typer.Option(help="Show so many labels, the likeliest first.")] = 1,
+    at: Annotated[float | None, typer.Option(help="Show only labels that are at least so likely.")] = None,
+    format: Format = "auto",  # noqa: A002
+    text_field: TextField = None,
+    threads: Threads = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """Print the likeliest labels of every text with their probabilities, in the order of the input."""
+    from manyhands.evaluate.predicting import lines
+    from manyhands.evaluate.predicting import predict as score
+    from manyhands.models.saving import load_bundle
+
+    opened = load_bundle(bundle)
+    reading = given(format=format, text_field=text_field)
+    with watch() as progress:
+        for scores in score(opened, sources or ["-"], threads=threads, reading=reading, progress=progress):
+            typer.echo("\n".join(lines(opened, scores, top, at, as_json)))

@@ -1,0 +1,146 @@
+"""``manyhands train``: a dataset, or raw reviews, to a trained model."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from manyhands.cli import interrupt
+from manyhands.cli.options import (
+    AsJson,
+    BundleOut,
+    Format,
+    LabelChoice,
+    LabelField,
+    Memory,
+    Overwrite,
+    TextField,
+    Threads,
+    given,
+)
+from manyhands.cli.progress import watch
+from manyhands.errors import ResumableError
+
+Data = Annotated[
+    list[str],
+    typer.Argument(
+        help="A prepared dataset; or raw files, of which all rows are trained on.", show_default=False
+    ),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("train")(train)
+
+
+def train(
+    data: Data,
+    out: BundleOut,
+    model: Annotated[str, typer.Option(help="ngrams, the best and quickest; or fasttext.")] = "ngrams",
+    epochs: Annotated[int | None, typer.Option(help="Passes over the rows: 4, or 5 for fasttext.")] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="First learning rate; it falls to nothing. 8, or 0.5 for fasttext.")
+    ] = None,
+    ngrams: Annotated[
+        int | None, typer.Option(help="Runs of up to so many words: 3, or 2 for fasttext.")
+    ] = None,
+    chars: Annotated[str | None, typer.Option(help="Also runs of letters, like 3-5.")] = None,
+    buckets: Annotated[
+        int | None, typer.Option(help="Slots for runs of words, at most: 2^24, or 2^21 for fasttext.")
+    ] = None,
+    min_count: Annotated[
+        int | None, typer.Option(help="Leave out what stands less often: 2, or 1 for fasttext.")
+    ] = None,
+    dim: Annotated[int | None, typer.Option(help="Length of the vectors of fasttext: 10.")] = None,
+    loss: Annotated[
+        str | None, typer.Option(help="softmax, one-vs-all or, for fasttext, negative; chosen by the labels.")
+    ] = None,
+    negatives: Annotated[int | None, typer.Option(help="Labels drawn beside the true one: 5.")] = None,
+    class_weights: Annotated[
+        str | None, typer.Option(help="balanced: rows of rare labels count more; none by default.")
+    ] = None,
+    patience: Annotated[
+        int | None, typer.Option(help="Stop after so many epochs without a better validation score: 2.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all that is random: 0.")] = None,
+    deterministic: Annotated[
+        bool | None, typer.Option("--deterministic", help="Same weights in every run; one thread learns.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from where this run was stopped.")] = False,
+    checkpoint_seconds: Annotated[
+        float | None, typer.Option(help="Keep a checkpoint every so many seconds: 60.")
+    ] = None,
+    continue_from: Annotated[
+        str | None, typer.Option(help="A bundle whose weights to begin with; new words and labels are added.")
+    ] = None,
+    track: Annotated[str | None, typer.Option(help="tensorboard: write event files as well.")] = None,
+    format: Format = "auto",  # noqa: A002
+    text_field: TextField = None,
+    label_field: LabelField = None,
+    labels: LabelChoice = None,
+    memory: Memory = None,
+    threads: Threads = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a classifier; validate after each epoch, keep the best, and write it with its record."""
+    from manyhands.spread.training import train as run
+
+    settings = given(
+        epochs=epochs,
+        rate=rate,
+        ngrams=ngrams,
+        chars=chars,
+        buckets=buckets,
+        min_count=min_count,
+        dim=dim,
+        loss=loss,
+        negatives=negatives,
+        class_weights=class_weights,
+        patience=patience,
+        seed=seed,
+        deterministic=deterministic,
+        checkpoint_seconds=checkpoint_seconds,
+    )
+    try:
+        with watch() as progress:
+            trained = run(
+                data,
+                out,
+                model=model,
+                resume=resume,
+                continue_from=continue_from,
+                track=track,
+                overwrite=overwrite,
+                memory=memory,
+                threads=threads,
+                reading=given(format=format, text_field=text_field, label_field=label_field, labels=labels),
+                progress=progress,
+                **settings,
+            )
+    except interrupt.Interrupt:
+        raise ResumableError("interrupted; go on with the same command and --resume") from None
+    if as_json:
+        typer.echo(json.dumps(trained.record))
+    else:
+        _tell(out, trained.record)
+
+
+def _tell(out: str, record: dict) -> None:  # type: ignore[type-arg]
+    scores = record["scores"]
+    rows, seconds = record["data"]["rows"], record["seconds"]
+    typer.echo(
+        f"{out}: {record['model']}, {rows:,} rows in {seconds:.1f} s, loss {scores['train'][-1]['loss']:.4f}"
+    )
+    if record["data"]["left_out"]:
+        typer.echo(f"{record['data']['left_out']:,} rows had no text or no label of use and were left out")
+    if "best_epoch" in scores:
+        best = scores["valid"][scores["best_epoch"] - 1]
+        typer.echo(
+            f"validation: accuracy {best['accuracy']:.4f} after epoch {scores['best_epoch']}, which was kept"
+        )
+    if "test" in scores:
+        test = scores["test"]
+        typer.echo(
+            f"test: accuracy {test['accuracy']:.4f}, macro F1 {test['macro_f1']:.4f} on {test['rows']:,} rows"
+        )

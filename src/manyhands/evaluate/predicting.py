@@ -1,0 +1,62 @@
+"""Predictions for raw files: one for every row of the input, in its order, as they come."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.data.texts import text_pieces, texts_in
+from manyhands.errors import UsageError
+from manyhands.machine import cores
+from manyhands.models.bundle import Bundle
+from manyhands.models.learner import Scores
+from manyhands.parallel import in_order
+from manyhands.records import Progress, Silent
+from manyhands.settings import PrepareSettings
+
+StrPath = str | os.PathLike[str]
+
+
+def predict(
+    bundle: Bundle,
+    sources: StrPath | Sequence[StrPath],
+    *,
+    threads: int | None = None,
+    reading: dict[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Scores]:
+    """The probability of each label for each row, many rows at a time."""
+    names = [os.fspath(n) for n in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
+    settings = PrepareSettings.checked(**{**(reading or {}), "labels": "none"})
+    pieces = text_pieces(names, settings, progress or Silent())
+    return in_order(lambda piece: bundle.scores(texts_in(piece)), pieces, threads or cores())
+
+
+def lines(bundle: Bundle, scores: Scores, top: int, at: float | None, as_json: bool) -> Iterator[str]:
+    """What is printed for each row: its labels with their probabilities, the likeliest first.
+
+    With ``at``, all labels that are at least so likely, of ``top`` at most; there may be none.
+    """
+    if top < 1:
+        raise UsageError(f"--top must be 1 or more, not {top}")
+    chosen = _likeliest(scores, top)
+    values = np.take_along_axis(scores, chosen, axis=1)
+    names = bundle.labels
+    for labels, likely in zip(chosen.tolist(), values.tolist(), strict=True):
+        shown = [(names[k], p) for k, p in zip(labels, likely, strict=True) if at is None or p >= at]
+        if as_json:
+            yield json.dumps(
+                {"labels": [name for name, _ in shown], "scores": [round(p, 6) for _, p in shown]},
+                ensure_ascii=False,
+            )
+        else:
+            yield "\t".join(f"{name}\t{p:.4f}" for name, p in shown)
+
+
+def _likeliest(scores: Scores, top: int) -> npt.NDArray[np.int64]:
+    if top == 1:
+        return np.asarray(scores.argmax(axis=1, keepdims=True))
+    return np.argsort(-scores, axis=1, kind="stable")[:, :top]

@@ -1,0 +1,126 @@
+"""Every model of the catalog is held to the same: one line there, and all of these run on it."""
+
+import numpy as np
+import pytest
+from tests.tasks import RESOURCES, lesson, several
+
+from manyhands.catalog import MODELS, load
+from manyhands.evaluate.judging import judge
+from manyhands.models.bundle import VERSION, Bundle, BundleConfig, open_bundle, save_bundle
+from manyhands.records import Resources, Silent
+from manyhands.settings import TextSettings
+from manyhands.spread import single
+from manyhands.spread.job import job_for
+from manyhands.text.corpus import corpus_of
+from manyhands.text.ragged import from_strings
+
+pytestmark = pytest.mark.parametrize("name", MODELS)
+
+
+def trained(name, rows, previous=None, threads=2, **settings):
+    job = job_for(
+        name,
+        settings,
+        Resources(threads, RESOURCES.memory_bytes),
+        previous=(name, previous) if previous else None,
+    )
+    return single.run(job, rows, None, Silent())
+
+
+@pytest.mark.parametrize("labels", [2, 4])
+def test_it_learns(name, labels):
+    model = trained(name, lesson(1500, labels)).model
+    assert judge(model, lesson(400, labels, seed=1)).accuracy > 0.97
+
+
+def test_it_learns_several_labels(name):
+    model = trained(name, several(2000), epochs=8).model
+    report = judge(model, several(400, seed=1))
+    assert report.micro_f1 > 0.9
+    assert model.several
+
+
+def test_probabilities(name):
+    model = trained(name, lesson(600, 4)).model
+    scores = model.scores(lesson(50, 4, seed=2).corpus)
+    assert np.allclose(scores.sum(axis=1), 1, atol=1e-5)
+    assert scores.min() >= 0
+
+
+def test_texts_without_anything_known_have_a_score(name):
+    model = trained(name, lesson(600)).model
+    scores = model.scores(corpus_of(from_strings(["", "zyzzyva", "ßß øø 漢字"])))
+    assert scores.shape == (3, 2)
+    assert np.isfinite(scores).all()
+    assert np.allclose(scores[0], scores[1])
+
+
+def test_the_same_weights_in_every_run_and_with_any_threads(name):
+    rows = lesson(900)
+    runs = [
+        trained(name, rows, threads=threads, deterministic=True).model.arrays() for threads in (1, 2, 3, 2)
+    ]
+    for other in runs[1:]:
+        assert runs[0].keys() == other.keys()
+        assert all(np.array_equal(runs[0][key], other[key]) for key in runs[0])
+
+
+def test_another_seed_gives_other_weights(name):
+    one, two = (trained(name, lesson(300), deterministic=True, seed=seed).model.arrays() for seed in (0, 1))
+    assert not all(np.array_equal(one[key], two[key]) for key in one)
+
+
+def test_facts_and_arrays_are_all_there_is_to_it(name, tmp_path):
+    model = trained(name, lesson(600, 3)).model
+    facts = model.facts()
+    config = BundleConfig(
+        version=VERSION,
+        model=name,
+        labels=facts.pop("labels"),
+        label_scheme="as-is",
+        text=TextSettings(),
+        facts=facts,
+        settings={},
+    )
+    save_bundle(tmp_path, Bundle(config, model), None, "", None)
+    again = open_bundle(tmp_path)
+    again.verify()
+    rows = lesson(100, 3, seed=3).corpus
+    assert np.array_equal(again.model.scores(rows), model.scores(rows))
+
+
+def test_a_lesson_with_new_labels_and_words_is_added(name):
+    old = trained(name, lesson(800, 2), deterministic=True).model
+    both = trained(name, lesson(1600, 4, seed=5), previous=old, deterministic=True).model
+    assert both.labels == ["label 0", "label 1", "label 2", "label 3"]
+    assert judge(both, lesson(400, 4, seed=6)).accuracy > 0.95
+
+
+def test_continuing_begins_where_the_model_was(name):
+    """With no rate to speak of, the model stays as it is; it would know nothing had it begun anew."""
+    old = trained(name, lesson(800, 2)).model
+    same = trained(name, lesson(50, 2, seed=9), previous=old, rate=1e-6, epochs=1).model
+    rows = lesson(300, 2, seed=7).corpus
+    assert np.allclose(same.scores(rows), old.scores(rows), atol=0.02)
+
+
+def test_weights_of_zero_are_rows_left_out(name):
+    rows = lesson(800, 2)
+    wrong = rows.labels.ids.copy()
+    wrong[400:] = 1 - wrong[400:]
+    weights = np.ones(800, np.float32)
+    weights[400:] = 0
+    half = type(rows)(rows.corpus, type(rows.labels).single(wrong, rows.labels.names), weights)
+    assert judge(trained(name, half).model, lesson(400, 2, seed=1)).accuracy > 0.9
+
+
+def test_losses_are_sums(name):
+    """The loss of a block twice as heavy is twice the loss."""
+    kind, rows = load(MODELS, "model", name), lesson(200)
+    learner, feed = kind.begin(kind.Settings(), rows, None, RESOURCES, Silent())
+    light = learner.learn(feed.block(0), 0.0, 1)
+    double = type(rows)(rows.corpus, rows.labels, np.full(200, 2, np.float32))
+    learner, feed = kind.begin(kind.Settings(), double, None, RESOURCES, Silent())
+    heavy = learner.learn(feed.block(0), 0.0, 1)
+    assert heavy.rows == 2 * light.rows
+    assert heavy.total == pytest.approx(2 * light.total, rel=1e-4)

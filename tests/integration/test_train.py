@@ -1,0 +1,188 @@
+"""Training as a user does it: the verbs one after the other, kills, Ctrl-C, and what goes wrong."""
+
+import hashlib
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.tasks import write_labelled
+
+from manyhands.models.bundle import TENSORS
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("prepared")
+    raw = write_labelled(folder / "raw.txt", 3000, 3)
+    command = [sys.executable, "-m", "manyhands", "prepare", str(raw), "--out", str(folder / "data")]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder / "data"
+
+
+def test_from_reviews_to_predictions(manyhands, prepared):
+    trained = manyhands("train", prepared, "--out", "run", "--json")
+    assert trained.code == 0, trained.err
+    record = json.loads(trained.out)
+    assert record["scores"]["test"]["accuracy"] > 0.97
+    judged = json.loads(manyhands("evaluate", "run", prepared, "--json").out)
+    assert judged["accuracy"] == record["scores"]["test"]["accuracy"]
+    assert sum(map(sum, judged["confusion"])) == judged["rows"]
+    said = manyhands("predict", "run", "--top", "2", stdin=b"great superb food\n\nawful, broken\n")
+    lines = [line.split("\t") for line in said.out.splitlines()]
+    assert [line[0] for line in (lines[0], lines[2])] == ["2", "0"]
+    assert len(lines) == 3
+    assert float(lines[0][1]) + float(lines[0][3]) <= 1.0001
+    one = json.loads(manyhands("predict", "run", "--json", stdin=b"great").out)
+    assert one["labels"] == ["2"]
+    why = manyhands("explain", "run", "great food")
+    assert why.out.splitlines()[0].startswith("2 ")
+    assert "great" in why.out
+    assert manyhands("quantize", "run", "--size", "60KB", "--out", "small").code == 0
+    small = json.loads(manyhands("evaluate", "small", prepared, "--json").out)
+    assert abs(small["accuracy"] - judged["accuracy"]) < 0.005
+
+
+def test_the_validation_split_chooses_and_the_test_split_is_looked_at_once(manyhands, prepared):
+    record = json.loads(manyhands("train", prepared, "--out", "run", "--json", "--epochs", "6").out)
+    scores = record["scores"]
+    best = scores["valid"][scores["best_epoch"] - 1]["accuracy"]
+    assert best == max(epoch["accuracy"] for epoch in scores["valid"])
+    assert isinstance(scores["test"], dict)
+
+
+def start(folder: Path, data: Path, *more: str) -> subprocess.Popen:
+    command = [sys.executable, "-m", "manyhands", "train", str(data), "--out", "run", "--deterministic"]
+    command += [
+        "--model",
+        "fasttext",
+        "--epochs",
+        "40",
+        "--dim",
+        "64",
+        "--checkpoint-seconds",
+        "0",
+        "--patience",
+        "99",
+    ]
+    return subprocess.Popen([*command, *more], cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def digest(folder: Path) -> str:
+    return hashlib.sha256((folder / "run" / TENSORS).read_bytes()).hexdigest()
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_run_goes_on_to_the_same_weights(tmp_path, prepared):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    whole.mkdir(), killed.mkdir()
+    began = time.monotonic()
+    assert start(whole, prepared).wait(120) == 0
+    seconds = time.monotonic() - began
+    draw, kills, more = random.Random(11), 0, []
+    for _ in range(6):
+        run = start(killed, prepared, *more)
+        try:
+            run.wait(draw.uniform(0.3, 0.95) * seconds)
+            break
+        except subprocess.TimeoutExpired:
+            run.kill()
+            run.wait()
+            kills += 1
+        if (killed / "run").exists():  # killed when all was written
+            break
+        more = ["--resume"]
+    assert kills
+    if not (killed / "run").exists():
+        assert start(killed, prepared, "--resume").wait(120) == 0
+    assert digest(killed) == digest(whole)
+    assert sorted(path.name for path in killed.iterdir()) == ["run"]
+
+
+def test_ctrl_c_can_be_resumed(tmp_path, prepared):
+    run = start(tmp_path, prepared)
+    checkpoint = tmp_path / ".run.checkpoint" / "checkpoint.safetensors"
+    while not checkpoint.exists():
+        assert run.poll() is None
+        time.sleep(0.01)
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=60)
+    assert run.returncode == 5, said
+    assert b"interrupted; go on with the same command and --resume" in said
+    assert start(tmp_path, prepared, "--resume").wait(120) == 0
+
+
+def test_new_rows_continue_an_old_model(manyhands, prepared, tmp_path):
+    assert manyhands("train", prepared, "--out", "run").code == 0
+    extra = tmp_path / "extra.txt"
+    extra.write_text(
+        "".join(f"__label__new quite outlandish thing number {n}\n" for n in range(200))
+        + "__label__0 awful\n"
+    )
+    done = manyhands("train", extra, "--continue-from", "run", "--out", "more")
+    assert done.code == 0, done.err
+    assert manyhands("predict", "more", stdin=b"quite outlandish thing").out.startswith("new\t")
+    assert manyhands("predict", "more", stdin=b"superb lovely great").out.startswith("2\t")
+
+
+def test_events_for_tensorboard(manyhands, prepared, tmp_path):
+    done = manyhands("train", prepared, "--out", "run", "--track", "tensorboard")
+    assert done.code == 0, done.err
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "run")).Reload()
+    assert len(events.Scalars("epoch/accuracy")) == len(events.Scalars("epoch/loss")) >= 2
+    assert manyhands("train", prepared, "--out", "run", "--overwrite").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["train", "DATA", "--out", "x", "--model", "ngram"], 2, "did you mean ngrams?"),
+        (["train", "DATA", "--out", "x", "--dim", "10"], 2, "there is no setting 'dim'"),
+        (["train", "DATA", "--out", "x", "--epochs", "0"], 2, "--epochs: Input should be greater"),
+        (["train", "DATA", "--out", "x", "--chars", "5-3"], 2, "--chars 5-3 is no range"),
+        (["train", "DATA", "--out", "x", "--format", "csv"], 2, "--format is for raw files"),
+        (["train", "DATA", "--out", "x", "--rate", "1e300"], 2, "--rate: Input should be less than"),
+        (["train", "DATA", "--out", "x", "--model", "fasttext", "--dim", "4096", "--memory", "256MB",
+          "--chars", "1-8"], 2, "lower --buckets or --ngrams"),
+        (["train", "one.txt", "--out", "x"], 3, "all rows to train on have the same label, 'good'"),
+        (["train", "empty.txt", "--out", "x"], 3, "holds no rows"),
+        (["train", "nolabel.txt", "--out", "x"], 3, "has no labels"),
+        (["evaluate", "missing", "DATA"], 3, "missing does not exist; make one with"),
+        (["predict", "DATA"], 3, "holds no whole bundle"),
+        (["import", "one.txt", "--out", "x"], 3, "one.txt"),
+        (["train", "DATA", "--out", "x", "--track", "wandb"], 2, "there is no tracker 'wandb'"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_told_in_one_sentence(manyhands, prepared, tmp_path, arguments, code, said):
+    (tmp_path / "one.txt").write_text("__label__good fine\n__label__good great\n")
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "nolabel.txt").write_text("just words\nand more\n")
+    done = manyhands(*[prepared if argument == "DATA" else argument for argument in arguments])
+    assert done.code == code, done.err
+    assert said in done.err
+    assert len(done.err.strip().splitlines()) == 1
+    assert not (tmp_path / "x").exists()
+
+
+def test_unknown_labels_are_counted_and_told(manyhands, prepared, tmp_path):
+    assert manyhands("train", prepared, "--out", "run").code == 0
+    (tmp_path / "odd.txt").write_text("__label__0 awful broken\n__label__never great\n")
+    judged = json.loads(manyhands("evaluate", "run", "odd.txt", "--json").out)
+    assert judged["unknown_labels"] == 1
+    assert judged["accuracy"] == 0.5
+
+
+def test_one_line_for_each_line_whatever_it_holds(manyhands, prepared, tmp_path):
+    assert manyhands("train", prepared, "--out", "run").code == 0
+    odd = (
+        b"fine\n\n\xff\xfe bad bytes\n" + "漢字 ünï\n".encode() + b"x" * 100_000 + b"\n\tgreat \x00 day\nlast"
+    )
+    done = manyhands("predict", "run", stdin=odd)
+    assert done.code == 0, done.err
+    assert len(done.out.splitlines()) == 7

@@ -1,0 +1,177 @@
+"""Bundles: whole, checked, and never a crash, whatever has become of their files."""
+
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from manyhands.errors import InputError, ManyhandsError, UsageError
+from manyhands.evaluate.judging import judge
+from manyhands.models.bundle import CONFIG, SUMS, TENSORS, open_bundle
+from manyhands.models.explain import explain
+from manyhands.models.quantize import quantized
+from manyhands.models.saving import load_bundle, write_bundle
+from manyhands.spread.training import train
+from manyhands.storage.tensors import read_tensors
+from manyhands.text.ragged import from_strings
+from tests.tasks import lesson, texts, write_labelled
+
+MUTATIONS = int(os.environ.get("MANYHANDS_BUNDLE_MUTATIONS", "600"))
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("bundles")
+    data = write_labelled(folder / "train.txt", 800, 3)
+    found = {}
+    for model in ("ngrams", "fasttext"):
+        train(data, folder / model, model=model)
+        small = quantized(open_bundle(folder / model), 100_000)
+        write_bundle(small, folder / f"{model}-small", {})
+        found |= {model: folder / model, f"{model}-small": folder / f"{model}-small"}
+    return found
+
+
+def test_what_a_bundle_holds(bundles):
+    names = sorted(path.name for path in bundles["ngrams"].iterdir())
+    assert names == [
+        "README.md",
+        "SHA256SUMS",
+        "config.json",
+        "model.safetensors",
+        "record.json",
+        "vocabulary.tsv",
+    ]
+    record = json.loads((bundles["ngrams"] / "record.json").read_text())
+    assert record["data"]["rows"] == 800
+    assert record["examples_seen"] == 3200
+    assert record["scores"]["train"][-1]["loss"] < record["scores"]["train"][0]["loss"]
+
+
+def test_predictions_are_those_of_the_scores(bundles):
+    bundle = open_bundle(bundles["fasttext"])
+    rows, truth = texts(50, 3, seed=4)
+    found = bundle.predict(rows, top=2)
+    scores = bundle.scores(from_strings(rows))
+    assert [row[0][0] for row in found] == [bundle.labels[label] for label in scores.argmax(axis=1)]
+    assert all(row[0][1] >= row[1][1] for row in found)
+    assert np.mean([row[0][0] == str(label) for row, label in zip(found, truth, strict=True)]) > 0.95
+
+
+def test_a_wrong_checksum_is_found(bundles, tmp_path):
+    copy = shutil.copytree(bundles["ngrams"], tmp_path / "copy")
+    with (copy / "vocabulary.tsv").open("a") as file:
+        file.write("more\t1\n")
+    with pytest.raises(InputError, match=r"vocabulary\.tsv .*wrong checksum"):
+        open_bundle(copy).verify()
+
+
+def test_a_folder_without_checksums_is_no_bundle(bundles, tmp_path):
+    copy = shutil.copytree(bundles["ngrams"], tmp_path / "copy")
+    (copy / SUMS).unlink()
+    with pytest.raises(InputError, match="holds no whole bundle"):
+        open_bundle(copy)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", ["ngrams", "fasttext", "ngrams-small", "fasttext-small"])
+def test_mutated_bundles_give_errors_and_never_a_crash(bundles, tmp_path, name):
+    copy = shutil.copytree(bundles[name], tmp_path / "copy")
+    original = {file: (copy / file).read_bytes() for file in (TENSORS, CONFIG)}
+    draw, rows, refused = random.Random(8), from_strings(texts(20, 3, seed=5)[0]), 0
+    for _ in range(MUTATIONS // 4):
+        file = draw.choice([TENSORS, CONFIG])
+        (copy / file).write_bytes(mutated(original[file], draw))
+        try:
+            scores = open_bundle(copy).scores(rows)
+            assert len(scores) == 20
+        except ManyhandsError as error:
+            refused += 1
+            assert "\n" not in str(error)
+        (copy / file).write_bytes(original[file])
+    assert refused > MUTATIONS // 20
+
+
+def mutated(data: bytes, draw: random.Random) -> bytes:
+    """Most damage goes to the head, where sizes and names stand."""
+    out = bytearray(data)
+    way = draw.randrange(4)
+    at = draw.randrange(min(len(out), 600) if draw.random() < 0.7 else len(out))
+    if way == 0:
+        out[at] = draw.randrange(256)
+    elif way == 1:
+        del out[at:]
+    elif way == 2:
+        out[at:at] = draw.randbytes(draw.randint(1, 16))
+    else:
+        out[at : at + 8] = b"\xff" * 8 if draw.random() < 0.5 else b"9" * 8
+    return bytes(out)
+
+
+def test_a_small_bundle_is_nearly_as_good(bundles):
+    rows = lesson(1000, 3, seed=9)
+    for model in ("ngrams", "fasttext"):
+        full, small = (open_bundle(bundles[name]).model for name in (model, f"{model}-small"))
+        names = full.labels
+        judged = [judge(m, rows.with_names(["label 0", "label 1", "label 2"])) for m in (full, small)]
+        assert names == ["0", "1", "2"]
+        assert abs(judged[0].accuracy - judged[1].accuracy) < 0.005
+
+
+def test_a_small_bundle_takes_no_more_than_was_asked_for(bundles, tmp_path):
+    for model in ("ngrams", "fasttext"):
+        write_bundle(quantized(open_bundle(bundles[model]), 30_000), tmp_path / model, {})
+        assert sum(path.stat().st_size for path in (tmp_path / model).iterdir()) <= 30_000
+
+
+def test_too_small_a_size_is_refused(bundles):
+    with pytest.raises(UsageError, match="--size is too small"):
+        quantized(open_bundle(bundles["ngrams"]), 1000)
+    with pytest.raises(UsageError, match="quantised already"):
+        quantized(open_bundle(bundles["ngrams-small"]), 50_000)
+
+
+@pytest.mark.parametrize("name", ["ngrams", "fasttext"])
+@pytest.mark.parametrize("text", ["the food was great and lovely, great!", "", "zyzzyva", "broken " * 300])
+def test_explanations_add_up_to_the_score(bundles, name, text):
+    bundle = open_bundle(bundles[name])
+    logits = []
+    for label in bundle.labels:
+        found = explain(bundle, text, label)
+        assert sum(part.part for part in found.parts) + found.bias == pytest.approx(found.score, abs=1e-3)
+        logits.append(found.score)
+    values = np.exp(np.array(logits) - max(logits))
+    assert np.allclose(values / values.sum(), bundle.scores(from_strings([text]))[0], atol=1e-4)
+
+
+def test_explanations_name_the_words(bundles):
+    found = explain(open_bundle(bundles["ngrams"]), "great food zyzzyva")
+    assert found.label == "2"
+    assert found.parts[0].ngram == "great"
+    assert found.unknown == ["zyzzyva"]
+
+
+def test_a_label_that_is_not_there(bundles):
+    with pytest.raises(UsageError, match="no label 'nine'; it has: 0, 1, 2"):
+        explain(open_bundle(bundles["ngrams"]), "x", "nine")
+
+
+def test_arrays_are_mapped(bundles):
+    arrays, _ = read_tensors(bundles["ngrams"] / TENSORS)
+    assert not any(array.flags.owndata or array.flags.writeable for array in arrays.values())
+
+
+def test_remote_bundles_are_fetched_and_checked(bundles, monkeypatch, tmp_path):
+    import fsspec
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    memory = fsspec.filesystem("memory")
+    memory.put(str(bundles["ngrams"]), "/far/model", recursive=True)
+    here, far = open_bundle(bundles["ngrams"]), load_bundle("memory://far/model")
+    rows = from_strings(texts(20, 3, seed=6)[0])
+    assert np.array_equal(here.scores(rows), far.scores(rows))
+    memory.rm("/far", recursive=True)

@@ -1,0 +1,86 @@
+"""Features: equal to a slow and plain count of n-grams, whatever the text."""
+
+from collections import Counter
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manyhands.models.space import Featuriser, extended, find_features
+from manyhands.text.corpus import corpus_of
+from manyhands.text.ngrams import Slotting
+from manyhands.text.ragged import from_strings
+
+WORDS = st.sampled_from(["a", "b", "not", "good", "ünï", "漢字", "x" * 30])
+ROWS = st.lists(st.lists(WORDS, max_size=12).map(" ".join), min_size=1, max_size=8)
+
+
+def ngrams(text: str, longest: int) -> list[str]:
+    words = text.split()
+    return [
+        " ".join(words[i:j])
+        for i in range(len(words))
+        for j in range(i + 1, min(i + longest, len(words)) + 1)
+    ]
+
+
+@given(ROWS, st.integers(1, 4), st.integers(1, 3))
+def test_distinct_ngrams_and_their_counts(rows, longest, min_count):
+    corpus = corpus_of(from_strings(rows))
+    space = find_features(corpus, Slotting(longest, 20, 24), min_count, 2)
+    everywhere = Counter(gram for row in rows for gram in ngrams(row, longest))
+    known = {gram for gram, count in everywhere.items() if count >= min_count}
+    assert len(space) == len(known)
+    features = Featuriser(space, corpus).of(np.arange(len(rows)))
+    for number, row in enumerate(rows):
+        mine = slice(features.offsets[number], features.offsets[number + 1])
+        counts = Counter(gram for gram in ngrams(row, longest) if gram in known)
+        assert sorted(features.times[mine].tolist()) == sorted(counts.values())
+        assert len(set(features.ids[mine].tolist())) == len(counts)
+
+
+@given(ROWS)
+def test_the_most_frequent_come_first(rows):
+    corpus = corpus_of(from_strings(rows))
+    space = find_features(corpus, Slotting(2, 20, 24), 1, 1)
+    features = Featuriser(space, corpus).of(np.arange(len(rows)))
+    counts = np.bincount(features.ids, features.times, minlength=len(space))
+    assert (np.diff(counts) <= 0).all()
+
+
+@given(ROWS, ROWS)
+def test_an_extended_space_keeps_the_old_numbers(old_rows, new_rows):
+    old_corpus, new_corpus = corpus_of(from_strings(old_rows)), corpus_of(from_strings(new_rows))
+    slotting = Slotting(2, 20, 24)
+    old = find_features(old_corpus, slotting, 1, 1)
+    both = extended(old, find_features(new_corpus, slotting, 1, 1))
+    rows = np.arange(len(old_rows))
+    before, after = Featuriser(old, old_corpus).of(rows), Featuriser(both, old_corpus).of(rows)
+    assert np.array_equal(before.ids, after.ids)
+    everything = Featuriser(both, new_corpus).of(np.arange(len(new_rows)))
+    assert set(everything.ids.tolist()) <= set(range(len(both)))
+
+
+def test_how_words_are_numbered_does_not_matter():
+    """The same text has the same features in a corpus of its own and among others."""
+    alone = corpus_of(from_strings(["not good at all"]))
+    among = corpus_of(from_strings(["at all", "other words first", "not good at all"]))
+    space = find_features(among, Slotting(3, 20, 24, (2, 3), 16), 1, 1)
+    one = Featuriser(space, alone).of(np.array([0]))
+    two = Featuriser(space, among).of(np.array([2]))
+    assert np.array_equal(one.ids, two.ids)
+
+
+def test_runs_of_letters():
+    corpus = corpus_of(from_strings(["ab"]))
+    space = find_features(corpus, Slotting(1, 10, 10, (2, 3), 16), 1, 1)
+    features = Featuriser(space, corpus).of(np.array([0]))
+    # the word itself, and <a, ab, b>, <ab, ab>
+    assert len(features.ids) == 1 + 5
+
+
+def test_letters_are_not_cut_in_the_middle():
+    corpus = corpus_of(from_strings(["é漢"]))
+    letters = Slotting(1, 10, 10, (1, 2), 16).letters(corpus)
+    # é, 漢, <é, é漢, 漢>
+    assert len(letters.slots) == 5

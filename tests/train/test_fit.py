@@ -1,0 +1,172 @@
+"""The loop: rates, rounds, stopping, keeping the best, and going on exactly where a run was stopped."""
+
+import json
+
+import numpy as np
+import pytest
+
+from manyhands.errors import InputError, UsageError
+from manyhands.models.learner import Loss
+from manyhands.records import Silent
+from manyhands.settings import FrameSettings
+from manyhands.spread import single
+from manyhands.spread.job import job_for, with_class_weights
+from manyhands.storage.tensors import read_tensors, write_tensors
+from manyhands.train.checkpoint import FILE, Keeper
+from manyhands.train.exchange import Alone
+from manyhands.train.fit import Plan, State, fit
+from manyhands.train.schedule import Linear
+from tests.tasks import RESOURCES, lesson
+
+
+class Recorder:
+    """A learner that only notes what it is asked to do."""
+
+    def __init__(self, loss: float = 1.0) -> None:
+        self.calls: list[tuple[int, float, int]] = []
+        self.loss = loss
+        self.array = np.zeros(1)
+
+    def learn(self, block: int, rate: float, seed: int) -> Loss:
+        self.calls.append((block, rate, seed))
+        self.array += 1
+        return Loss(self.loss * 10, 10)
+
+    def weights(self):
+        return {"array": self.array}
+
+
+class Tens:
+    """Blocks of ten rows."""
+
+    def __init__(self, blocks: int) -> None:
+        self.blocks = blocks
+
+    def __len__(self) -> int:
+        return self.blocks
+
+    def rows(self, block: int) -> int:
+        return 10
+
+    def block(self, number: int) -> int:
+        return number
+
+
+def run(learner, blocks=70, epochs=3, patience=99, validate=None, state=None, threads=1, progress=None):
+    plan = Plan(epochs, Linear(1.0, blocks * 10 * epochs), seed=4, threads=threads, patience=patience)
+    state = state or State()
+    fit(
+        learner, Tens(blocks), plan, Alone(), state, validate=validate, keep=lambda s: None,
+        progress=progress or Silent(),
+    )  # fmt: skip
+    return state
+
+
+def test_every_block_once_an_epoch_in_an_order_of_its_own():
+    learner = Recorder()
+    state = run(learner)
+    orders = [[block for block, _, _ in learner.calls[start : start + 70]] for start in (0, 70, 140)]
+    assert all(sorted(order) == list(range(70)) for order in orders)
+    assert orders[0] != orders[1] != orders[2]
+    assert state.seen == 2100
+    assert len({seed for _, _, seed in learner.calls}) == 210
+
+
+def test_the_rate_falls_evenly_to_nothing():
+    learner = Recorder()
+    run(learner)
+    rates = [rate for _, rate, _ in learner.calls]
+    assert np.allclose(rates, 1 - np.arange(210) / 210)
+
+
+def test_it_stops_when_validation_no_longer_improves_and_keeps_the_best():
+    learner = Recorder()
+    scores = iter([0.5, 0.7, 0.6, 0.7, 0.65, 0.9])
+    state = run(learner, epochs=6, patience=2, validate=lambda: {"accuracy": next(scores)})
+    assert state.epoch == 4  # epochs 3 and 4 were no better than 2
+    assert state.best_epoch == 2
+    assert state.best["array"][0] == 140
+    assert [epoch["accuracy"] for epoch in state.history] == [0.5, 0.7, 0.6, 0.7]
+
+
+def test_a_loss_that_is_no_number_stops_it():
+    with pytest.raises(InputError, match="the loss became nan in epoch 1 after 320 rows; lower --rate"):
+        run(Recorder(float("nan")))
+
+
+class StopAfter:
+    """Progress of a user who has had enough."""
+
+    def __init__(self, rounds: int) -> None:
+        self.left = rounds
+
+    def stage(self, name, total, unit):
+        pass
+
+    def advance(self, done, note=""):
+        if note:
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("model", ["ngrams", "fasttext"])
+@pytest.mark.parametrize("stops", [[1], [3, 2], [7]])
+def test_an_interrupted_run_ends_with_the_same_weights(tmp_path, model, stops):
+    rows, valid = lesson(6000), lesson(500, seed=1)
+
+    def job(resume):
+        settings = {"deterministic": True, "epochs": 4, "patience": 9, "checkpoint_seconds": 1e9}
+        return job_for(model, settings, RESOURCES, checkpoint=tmp_path / "kept", resume=resume)
+
+    whole = single.run(job(False), rows, valid, Silent())
+    for number, rounds in enumerate(stops):
+        with pytest.raises(KeyboardInterrupt):
+            single.run(job(number > 0), rows, valid, StopAfter(rounds))
+    rest = single.run(job(True), rows, valid, Silent())
+    assert rest.state.history == whole.state.history
+    assert rest.state.seen == whole.state.seen
+    one, two = whole.model.arrays(), rest.model.arrays()
+    assert all(np.array_equal(one[name], two[name]) for name in one)
+
+
+def keeper(tmp_path, learner, **job) -> Keeper:
+    return Keeper(tmp_path, {"model": "x", **job}, learner, 0)
+
+
+def test_a_checkpoint_of_another_job_is_refused(tmp_path):
+    learner = Recorder()
+    keeper(tmp_path, learner, epochs=5).save(State(epoch=1))
+    with pytest.raises(UsageError, match="epochs was 5, now it is 6"):
+        keeper(tmp_path, learner, epochs=6).restore()
+
+
+def test_a_damaged_checkpoint_is_told(tmp_path):
+    learner = Recorder()
+    keeper(tmp_path, learner).save(State(epoch=1))
+    arrays, facts = read_tensors(tmp_path / FILE)
+    write_tensors(tmp_path / FILE, {"other": arrays["array"].copy()}, facts)
+    with pytest.raises(InputError, match="is damaged"):
+        keeper(tmp_path, learner).restore()
+    (tmp_path / FILE).write_bytes(b"\x10" * 40)
+    with pytest.raises(InputError, match="is damaged"):
+        keeper(tmp_path, learner).restore()
+
+
+def test_without_a_checkpoint_a_run_begins(tmp_path):
+    assert keeper(tmp_path, Recorder()).restore() == State()
+
+
+def test_facts_of_a_checkpoint_are_readable(tmp_path):
+    keeper(tmp_path, Recorder()).save(State(epoch=2, seen=77, history=[{"epoch": 1, "loss": 0.5}]))
+    _, facts = read_tensors(tmp_path / FILE)
+    assert json.loads(facts["state"])["seen"] == 77
+
+
+def test_balanced_weights_make_classes_equal():
+    rows = lesson(1000, 3)
+    keep = np.flatnonzero((rows.labels.ids != 2) | (np.arange(1000) % 10 == 0))
+    few = type(rows)(rows.corpus, rows.labels.take(keep), rows.weights[keep])
+    weights = with_class_weights(few, FrameSettings(class_weights="balanced")).weights
+    sums = np.bincount(few.labels.ids, weights)
+    assert np.allclose(sums, len(keep) / 3, rtol=1e-3)
