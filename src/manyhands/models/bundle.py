@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from manyhands.catalog import MODELS, load
 from manyhands.errors import InputError
-from manyhands.models.learner import Model, Scores
+from manyhands.models.learner import Arrays, Model, Scores
 from manyhands.settings import LabelScheme, TextSettings
 from manyhands.storage.destination import Kind
 from manyhands.storage.files import flush, sha256
@@ -127,10 +127,16 @@ def open_bundle(path: str | Path) -> Bundle:
     config = _config(folder)
     arrays, _ = read_tensors(folder / TENSORS)
     try:
-        model = _model_class(config.model).from_parts({**config.facts, "labels": config.labels}, arrays)
+        model = model_of(config, arrays)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise InputError(f"{folder} is no sound bundle: {type(error).__name__} {str(error)[:80]}") from None
     return Bundle(config, model, folder)
+
+
+def model_of(config: BundleConfig, arrays: Arrays) -> Model:
+    """The model that ``config`` describes."""
+    model: Model = _model_class(config.model).from_parts({**config.facts, "labels": config.labels}, arrays)
+    return model
 
 
 def _model_class(name: str) -> Any:
