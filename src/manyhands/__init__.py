@@ -7,12 +7,14 @@ if TYPE_CHECKING:
     from manyhands.data.dataset import Dataset, open_dataset
     from manyhands.data.prepare import prepare
     from manyhands.data.sample import sample
+    from manyhands.estimator import TextClassifier
 
 __version__ = "0.1.0"
-__all__ = ["Dataset", "open_dataset", "prepare", "sample"]
+__all__ = ["Dataset", "TextClassifier", "open_dataset", "prepare", "sample"]
 
 _HOMES = {
     "Dataset": "data.dataset",
+    "TextClassifier": "estimator",
     "open_dataset": "data.dataset",
     "prepare": "data.prepare",
     "sample": "data.sample",

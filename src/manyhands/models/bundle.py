@@ -130,13 +130,13 @@ def open_bundle(path: str | Path) -> Bundle:
     config = _config(folder)
     arrays, _ = read_tensors(folder / TENSORS)
     try:
-        model = opened_model(config, arrays)
+        model = model_of(config, arrays)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise InputError(f"{folder} is no sound bundle: {type(error).__name__} {str(error)[:80]}") from None
     return Bundle(config, model, folder)
 
 
-def opened_model(config: BundleConfig, arrays: Arrays) -> Any:
+def model_of(config: BundleConfig, arrays: Arrays) -> Any:
     """The model of which a bundle keeps these arrays."""
     facts = {**config.facts, "labels": config.labels}
     if PACKED in facts:

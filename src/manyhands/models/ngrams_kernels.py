@@ -44,6 +44,8 @@ def scale(counts: Floats, rows: Ints, all_rows: float, smoothing: float, least: 
             total += counts[feature, k]
         most = 0.0
         for k in range(len(rows)):
+            if rows[k] == 0:  # a class that has yet to come tells nothing of any feature
+                continue
             inside = (counts[feature, k] + smoothing) / (rows[k] + 2 * smoothing)
             outside = (max(total - counts[feature, k], 0.0) + smoothing) / (
                 max(all_rows - rows[k], 0.0) + 2 * smoothing

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from sklearn.cluster import MiniBatchKMeans
 
 from manyhands.errors import UsageError
-from manyhands.models.bundle import Bundle, opened_model
+from manyhands.models.bundle import Bundle, model_of
 from manyhands.models.fasttext import FastTextModel
 from manyhands.models.learner import Arrays
 from manyhands.models.ngrams import NgramsModel
@@ -50,7 +50,7 @@ def quantized(bundle: Bundle, size_bytes: int) -> Bundle:
     facts = {**bundle.config.facts, PACKED: layout.facts()}
     config = bundle.config.model_copy(update={"facts": facts})
     stored: Arrays = {**packed, **rest}
-    return replace(bundle, config=config, model=opened_model(config, stored), stored=stored, folder=None)
+    return replace(bundle, config=config, model=model_of(config, stored), stored=stored, folder=None)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from manyhands.catalog import MODELS, load
 from manyhands.errors import InputError, UsageError
@@ -86,10 +87,16 @@ def with_class_weights(lesson: Lesson, frame: FrameSettings) -> Lesson:
         return lesson
     labels = lesson.labels
     counts = np.bincount(labels.ids, minlength=len(labels.names)).astype(np.float64)
-    of_class = counts.sum() / (np.count_nonzero(counts) * np.maximum(counts, 1))
+    return weighted_by_class(lesson, counts.sum() / (np.count_nonzero(counts) * np.maximum(counts, 1)))
+
+
+def weighted_by_class(lesson: Lesson, of_class: npt.NDArray[np.float64]) -> Lesson:
+    """Each row counts so many times more as its class does, or its classes do on average."""
+    labels = lesson.labels
     sums = np.add.reduceat(np.append(of_class[labels.ids], 0.0), labels.offsets[:-1])
     lengths = np.diff(labels.offsets)
     of_row = np.where(lengths > 0, sums / np.maximum(lengths, 1), 1.0)
+    of_row /= max(of_row.mean(), 1e-9)  # the rate is meant for rows that count once on average
     return Lesson(lesson.corpus, labels, (lesson.weights * of_row).astype(np.float32))
 
 
@@ -97,7 +104,8 @@ def continued_labels(lesson: Lesson, previous: Model | None) -> Lesson:
     """Labels that an earlier model knew keep their places; new ones follow."""
     if previous is None:
         return lesson
-    new = [name for name in lesson.labels.names if name not in set(previous.labels)]
+    known = set(previous.labels)
+    new = [name for name in lesson.labels.names if name not in known]
     return lesson.with_names([*previous.labels, *new])
 
 

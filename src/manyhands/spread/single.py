@@ -23,7 +23,7 @@ def run(
     job: Job, lesson: Lesson, valid: Lesson | None, progress: Progress, watch: Watch | None = None
 ) -> Outcome:
     """Train, and give back the best epoch's model. ``watch`` is told of every round."""
-    lesson.check_trainable()
+    lesson.check_trainable(continued=job.previous is not None)
     check_weights(lesson)
     lesson = continued_labels(with_class_weights(lesson, job.frame), job.previous)
     kind: type[Learner] = load(MODELS, "model", job.model)

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from manyhands.data.dataset import open_dataset
 from manyhands.data.lessons import lesson_of, read_lesson
 from manyhands.errors import InputError, UsageError
@@ -26,8 +23,7 @@ from manyhands.spread.job import Job, Outcome, job_for
 from manyhands.storage.destination import destination
 from manyhands.text.corpus import word_counts
 from manyhands.text.lesson import Lesson
-from manyhands.text.ragged import from_arrow
-from manyhands.text.vocabulary import Vocabulary, counted
+from manyhands.text.vocabulary import Vocabulary, counted, together
 from manyhands.train.checkpoint import checkpoint_folder
 from manyhands.train.track import Tracker
 
@@ -93,8 +89,8 @@ def train(
         material = _material(names, reading or {}, previous, resources, watcher)
         with Tracker(track, folder, place) as tracker:
             outcome = single.run(job, material.train, material.valid, watcher, tracker)
-        record = _record(job, material, outcome, time.monotonic() - began)
-        bundle = Bundle(_config(job, material, outcome), outcome.model, Path(out))
+        record = record_of(job, material, outcome, time.monotonic() - began)
+        bundle = Bundle(config_of(job, material, outcome), outcome.model, Path(out))
         vocabulary = _vocabulary(material, previous)
         save_bundle(place, bundle, vocabulary, model_card(bundle.config, record), record)
     shutil.rmtree(folder, ignore_errors=True)
@@ -136,12 +132,11 @@ def _vocabulary(material: Material, previous: Bundle | None) -> Vocabulary:
         new = counted(material.train.corpus.words, word_counts(material.train.corpus))
     if previous is None or previous.folder is None:
         return new
-    old = previous.vocabulary
-    words = pa.concat_arrays([old.words, new.words])
-    return counted(from_arrow(words), np.concatenate([old.counts, new.counts]))
+    return together(previous.vocabulary, new)
 
 
-def _config(job: Job, material: Material, outcome: Outcome) -> BundleConfig:
+def config_of(job: Job, material: Material, outcome: Outcome) -> BundleConfig:
+    """What a bundle of this run says of itself."""
     facts = outcome.model.facts()
     return BundleConfig(
         version=VERSION,
@@ -154,7 +149,7 @@ def _config(job: Job, material: Material, outcome: Outcome) -> BundleConfig:
     )
 
 
-def _record(job: Job, material: Material, outcome: Outcome, seconds: float) -> dict[str, Any]:
+def record_of(job: Job, material: Material, outcome: Outcome, seconds: float) -> dict[str, Any]:
     """The facts of a run, as other tools read them."""
     state, corpus = outcome.state, material.train.corpus
     machine = examine()

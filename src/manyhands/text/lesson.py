@@ -48,9 +48,12 @@ class Lesson:
     labels: Labels
     weights: npt.NDArray[np.float32]
 
-    def check_trainable(self) -> None:
+    def check_trainable(self, continued: bool = False) -> None:
+        """Two labels at least; ``continued``, one will do, as the model has met the others before."""
         if not len(self):
             raise InputError("there is no row to train on")
+        if continued:
+            return
         counts = np.bincount(self.labels.ids, minlength=len(self.labels.names))
         if np.count_nonzero(counts) < 2:
             only = f"'{self.labels.names[int(counts.argmax())]}'" if counts.any() else "none"

@@ -84,6 +84,12 @@ def counted(words: Ragged, counts: Ints) -> Vocabulary:
     return Vocabulary(table["word"].combine_chunks(), table["count_sum"].to_numpy())
 
 
+def together(old: Vocabulary, new: Vocabulary) -> Vocabulary:
+    """The words of both, with the sums of their counts."""
+    words = from_arrow(pa.concat_arrays([old.words, new.words]))
+    return counted(words, np.concatenate([old.counts, new.counts]))
+
+
 def most_frequent(
     tables: Iterable[tuple[Ragged, Ints]], limit: int, min_count: int, memory_bytes: int, scratch: Path
 ) -> Vocabulary:
