@@ -195,7 +195,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             lesson = weighted_by_class(lesson, weight_of_class(self.class_weight, classes))
         outcome = single.run(job, lesson, None, Silent())
         material = Material(lesson, None, None, settings, "as-is", None)
-        vocabulary = counted(corpus.words, word_counts(corpus))
+        vocabulary = counted(corpus.words, word_counts(corpus, 1))
         if before is not None and before.vocabulary is not None:
             vocabulary = together(before.vocabulary, vocabulary)
         bundle = Bundle(config_of(job, material, outcome), outcome.model)

@@ -6,6 +6,7 @@ import fsspec
 import pytest
 
 import manyhands
+from manyhands.data.manifest import DATASET
 from manyhands.errors import UsageError
 from manyhands.storage.destination import destination
 from tests.conftest import reviews, write_jsonl
@@ -31,7 +32,10 @@ def test_a_dataset_being_replaced_comes_back_if_its_run_dies(tmp_path: Path) -> 
 
 def test_what_appeared_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with pytest.raises(UsageError, match="exists already"), destination(str(out), overwrite=False) as folder:
+    with (
+        pytest.raises(UsageError, match="exists already"),
+        destination(str(out), overwrite=False, kind=DATASET) as folder,
+    ):
         (folder / "file").write_text("slow")
         make(tmp_path, out)
     assert len(manyhands.open_dataset(out)) == 20

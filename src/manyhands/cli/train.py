@@ -49,7 +49,7 @@ def train(
         int | None, typer.Option(help="Slots for runs of words, at most: 2^24, or 2^21 for fasttext.")
     ] = None,
     min_count: Annotated[
-        int | None, typer.Option(help="Leave out what stands less often: 2, or 1 for fasttext.")
+        int | None, typer.Option(help="Leave out words and runs that stand less often: 2.")
     ] = None,
     dim: Annotated[int | None, typer.Option(help="Length of the vectors of fasttext: 10.")] = None,
     loss: Annotated[

@@ -15,7 +15,7 @@ from manyhands.data.sources.source import Piece, Records, Source, open_source
 from manyhands.data.wordtables import WordTables
 from manyhands.errors import InputError
 from manyhands.kernel import Ints, frozen
-from manyhands.parallel import in_order
+from manyhands.parallel import in_order, side_by_side
 from manyhands.records import Progress, Resources
 from manyhands.settings import LabelScheme, PrepareSettings
 from manyhands.storage.files import InputStream, expand
@@ -71,7 +71,7 @@ def read_lesson(
     if reader.book is None or not any(len(piece.labels) for piece in pieces):
         raise InputError(f"{sources[0]} holds no rows that can be used")
     classes = reader.book.classes(reader.rates_stars)
-    corpus = _corpus(pieces, reader.tables)
+    corpus = _corpus(pieces, reader.tables, resources.threads)
     labels = _labels(np.concatenate([piece.labels for piece in pieces]), classes)
     weights = np.concatenate([piece.weights for piece in pieces])
     left_out = sum(piece.left_out for piece in pieces)
@@ -130,17 +130,20 @@ class _LessonReader:
         return _Piece(table.number(normal), number, labels, weights, left_out)
 
 
-def _corpus(pieces: list[_Piece], tables: WordTables) -> Corpus:
+def _corpus(pieces: list[_Piece], tables: WordTables, threads: int) -> Corpus:
     bases = tables.bases()
     lengths = np.concatenate([piece.numbered.lengths for piece in pieces])
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     numbers: Numbers = np.empty(offsets[-1], np.uint32)
-    at = 0
-    for piece in pieces:
-        tokens = int(piece.numbered.lengths.sum())
-        plain_numbers(piece.numbered.units, np.uint32(bases[piece.table]), numbers[at : at + tokens])
-        at += tokens
+    starts = np.cumsum([0] + [int(piece.numbered.lengths.sum()) for piece in pieces])
+
+    def fill(number: int) -> None:
+        piece, place = pieces[number], numbers[starts[number] : starts[number + 1]]
+        plain_numbers(piece.numbered.units, np.uint32(bases[piece.table]), place)
+
+    for _ in side_by_side(fill, range(len(pieces)), threads):
+        pass
     return held(frozen(numbers), frozen(offsets), joined(tables.words()))
 
 

@@ -4,6 +4,7 @@ It learns vectors of words and sentences on the way, and copes with many labels,
 costs one vector and not a weight for every n-gram.
 """
 
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from manyhands.models.learner import Arrays, Loss, Scores
 from manyhands.models.losses import LOSSES, choose
 from manyhands.models.slotting import refuse_if_too_large, slotting_for
 from manyhands.models.space import Features, FeatureSpace, extended, find_features, open_space, score_rows
+from manyhands.parallel import side_by_side
 from manyhands.records import Progress, Resources
 from manyhands.settings import NgramSettings
 from manyhands.text.corpus import Corpus
@@ -31,7 +33,7 @@ NEGATIVE_POWER = 0.5  # labels are drawn as negatives by the root of their count
 class FastTextSettings(NgramSettings):
     ngrams: Annotated[int, Field(ge=1, le=5)] = 2
     buckets: Annotated[int, Field(ge=1, le=2**28)] = 1 << 21
-    min_count: Annotated[int, Field(ge=1, le=255)] = 1
+    min_count: Annotated[int, Field(ge=1, le=255)] = 2
     dim: Annotated[int, Field(ge=1, le=4096)] = 10
     epochs: Annotated[int, Field(ge=1, le=10_000)] = 5
     rate: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 0.5
@@ -131,7 +133,14 @@ class FastText:
         self._settings, self._labels, self._loss, self._space, self._dim = settings, labels, loss, space, dim
         self._vectors, self._outputs = _aligned(len(space), dim), _aligned(len(labels), dim)
         self._draw = np.zeros(1, np.float64)
-        kernels.first_vectors(self._vectors, dim, np.uint64(settings.seed))
+
+    def _begin_at_random(self, threads: int) -> None:
+        """Touching fresh memory is most of the work, so the threads share it."""
+        bounds = np.linspace(0, len(self._vectors), threads + 1).astype(np.int64).tolist()
+        seed = np.uint64(self._settings.seed)
+        work = [(self._vectors, first, last, self._dim, seed) for first, last in pairwise(bounds)]
+        for _ in side_by_side(lambda part: kernels.first_vectors(*part), work, threads):
+            pass
 
     @classmethod
     def begin(
@@ -152,6 +161,7 @@ class FastText:
             space = extended(previous.space, space)
         refuse_if_too_large((len(space) + len(names)) * (dim + PADDED_FLOATS) * 4, resources)
         learner = cls(settings, names, loss, space, dim)
+        learner._begin_at_random(resources.threads)
         counts = np.bincount(lesson.labels.ids, minlength=len(names)).astype(np.float64)
         learner._draw = np.cumsum(counts**NEGATIVE_POWER) / (counts**NEGATIVE_POWER).sum()
         if previous:

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.kernel import Bytes, Ints, kernel
+from manyhands.kernel import AHEAD, Bytes, Ints, kernel, prefetch
 from manyhands.models.losses import LEAST, NEGATIVE, Classes, Floats, errors, probabilities, shuffled, sigmoid
 from manyhands.models.space import Numbers
 from manyhands.text.hashing import mix
@@ -15,9 +15,9 @@ R11 = np.uint64(11)
 
 
 @kernel
-def first_vectors(vectors: Floats, dim: int, seed: np.uint64) -> None:
+def first_vectors(vectors: Floats, first: int, last: int, dim: int, seed: np.uint64) -> None:
     """Small random numbers, each by its place and the seed: the same however the work is spread."""
-    for row in range(len(vectors)):
+    for row in range(first, last):
         start = mix(seed + np.uint64(row) * np.uint64(0x9E3779B97F4A7C15))
         for k in range(dim):
             start = start * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
@@ -29,11 +29,12 @@ def _mean(
     ids: Numbers, times: Bytes, start: int, end: int, vectors: Floats, dim: int, out: Floats
 ) -> np.float32:
     """Write the mean of the row's vectors to ``out``; returns one by their number."""
-    columns = np.uint64(dim)
-    total = np.float32(0)
+    columns, width, flat = np.uint64(dim), np.uint64(vectors.shape[1]), vectors.reshape(-1)
+    total, last = np.float32(0), np.uint64(end - 1)
     for k in range(columns):
         out[k] = 0
     for i in range(np.uint64(start), np.uint64(end)):
+        prefetch(flat, np.uint64(ids[min(i + AHEAD, last)]) * width)
         feature = np.uint64(ids[i])
         count = np.float32(times[i])
         total += count

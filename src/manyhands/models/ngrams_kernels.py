@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.kernel import Ints, kernel
+from manyhands.kernel import AHEAD, Ints, kernel, prefetch
 from manyhands.models.losses import SOFTMAX, Classes, Floats, errors, probabilities, shuffled, sigmoid
 from manyhands.models.space import Numbers
 
@@ -57,10 +57,11 @@ def scale(counts: Floats, rows: Ints, all_rows: float, smoothing: float, least: 
 @kernel
 def _add_up(ids: Numbers, start: int, end: int, table: Floats, scores: Floats) -> Any:
     """Sum the scaled weights into ``scores``; returns one by the length of the row's vector."""
-    squares = LEAST_LENGTH
-    columns = np.uint64(len(scores))
+    squares, last = LEAST_LENGTH, np.uint64(end - 1)
+    columns, width, flat = np.uint64(len(scores)), np.uint64(table.shape[1]), table.reshape(-1)
     scores[:] = 0
     for i in range(np.uint64(start), np.uint64(end)):
+        prefetch(flat, np.uint64(ids[min(i + AHEAD, last)]) * width)
         feature = np.uint64(ids[i])
         x = table[feature, np.uint64(0)]
         squares += x * x
@@ -72,9 +73,11 @@ def _add_up(ids: Numbers, start: int, end: int, table: Floats, scores: Floats) -
 @kernel
 def _add_up_one(ids: Numbers, start: int, end: int, table: Floats) -> tuple[np.float32, np.float32]:
     """The same for a single column."""
-    squares = LEAST_LENGTH
+    squares, last = LEAST_LENGTH, np.uint64(end - 1)
+    width, flat = np.uint64(table.shape[1]), table.reshape(-1)
     score = np.float32(0)
     for i in range(np.uint64(start), np.uint64(end)):
+        prefetch(flat, np.uint64(ids[min(i + AHEAD, last)]) * width)
         feature = np.uint64(ids[i])
         x = table[feature, np.uint64(0)]
         squares += x * x

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.errors import InputError
-from manyhands.kernel import Bytes, Hashes, Ints, frozen, kernel
+from manyhands.kernel import AHEAD, Bytes, Hashes, Ints, frozen, kernel, prefetch
 from manyhands.parallel import side_by_side
 from manyhands.text.corpus import Corpus
 from manyhands.text.ngrams import Letters, Slots, Slotting, row_slots
@@ -24,6 +24,7 @@ from manyhands.text.ngrams import Letters, Slots, Slotting, row_slots
 Numbers = npt.NDArray[np.uint32]
 
 ROWS_AT_ONCE = 2048
+ARENA_FEATURES = 1 << 23
 MOST_COUNTERS = 8  # threads that count, each in a table of its own
 WORD_BITS = np.uint64(6)
 LOW6, ONE = np.uint64(63), np.uint64(1)
@@ -97,11 +98,13 @@ class Featuriser:
         self._letters = space.slotting.letters(corpus)
         self._local = threading.local()
 
-    def of(self, rows: Ints) -> Features:
-        """The features of some rows of the corpus."""
+    def of(self, rows: Ints, *, keep: bool = True) -> Features:
+        """The features of some rows of the corpus; if they are not to be kept, only until the next call."""
         tokens, offsets = self._corpus.take(rows)
-        scratch = self._scratch(_room(self._space.slotting, offsets, self._letters))
+        room = _room(self._space.slotting, offsets, self._letters)
+        scratch, arena = self._scratch(room), self._arena(room.all_rows, keep)
         starts = np.zeros(len(rows) + 1, np.int64)
+        ids, times = arena.ids[arena.used :], arena.times[arena.used :]
         _features(
             tokens,
             offsets,
@@ -110,10 +113,21 @@ class Featuriser:
             self._space.before,
             self._space.numbers,
             *scratch,
+            ids,
+            times,
             starts,
         )
-        _, _, ids, times = scratch
-        return Features(ids[: starts[-1]].copy(), times[: starts[-1]].copy(), starts)
+        count = int(starts[-1])
+        arena.used += count if keep else 0
+        return Features(frozen(ids[:count]), frozen(times[:count]), starts)
+
+    def _arena(self, count: int, keep: bool) -> "_Arena":
+        """This thread's room for features. It is made large, as many small rooms take longer to get."""
+        arena: _Arena | None = getattr(self._local, "arena", None)
+        if arena is None or len(arena.ids) - arena.used < count:
+            size = max(count, ARENA_FEATURES) if keep else count
+            arena = self._local.arena = _Arena(np.empty(size, np.uint32), np.empty(size, np.uint8))
+        return arena
 
     def numbers(self, row: int) -> Ints:
         """The feature of every n-gram of a row, repeated ones too, in the order of the text; -1 for none."""
@@ -123,19 +137,21 @@ class Featuriser:
         count = row_slots(tokens, 0, int(offsets[1]), *arguments, slots)
         return self._space.numbers_of(slots[:count])
 
-    def _scratch(self, room: "_Room") -> tuple[Slots, Hashes, Numbers, Bytes]:
+    def _scratch(self, room: "_Room") -> tuple[Slots, Hashes]:
         """This thread's room to work in: fresh memory costs more than what is done in it."""
         kept: _Room | None = getattr(self._local, "room", None)
         if kept is None or not kept.holds(room):
             self._local.room = room
-            self._local.scratch = (
-                np.empty(room.one_row, np.uint32),
-                np.zeros(room.table, np.uint64),
-                np.empty(room.all_rows, np.uint32),
-                np.empty(room.all_rows, np.uint8),
-            )
-        found: tuple[Slots, Hashes, Numbers, Bytes] = self._local.scratch
+            self._local.scratch = np.empty(room.one_row, np.uint32), np.zeros(room.table, np.uint64)
+        found: tuple[Slots, Hashes] = self._local.scratch
         return found
+
+
+@dataclass
+class _Arena:
+    ids: Numbers
+    times: Bytes
+    used: int = 0
 
 
 @dataclass(frozen=True)
@@ -238,7 +254,7 @@ def score_rows(
 
     def fill(start: int) -> None:
         rows = np.arange(start, min(start + ROWS_AT_ONCE, len(corpus)))
-        score(featuriser.of(rows), out[start : start + ROWS_AT_ONCE])
+        score(featuriser.of(rows, keep=False), out[start : start + ROWS_AT_ONCE])
 
     if len(corpus) <= ROWS_AT_ONCE or threads == 1:  # a thread would take longer to start than a text
         for start in range(0, len(corpus), ROWS_AT_ONCE):
@@ -285,6 +301,7 @@ def _count(
             scratch,
         )
         for k in range(np.uint64(n)):
+            prefetch(counts, np.uint64(scratch[min(k + AHEAD, np.uint64(n - 1))]))
             slot = np.uint64(scratch[k])
             count = counts[slot]
             counts[slot] = count + np.uint8(count < 255)
@@ -382,6 +399,7 @@ def _features(
         last = np.uint64(size - 1)
         first = at - ONE
         for k in range(np.uint64(n)):
+            prefetch(bits, np.uint64(scratch[min(k + AHEAD, np.uint64(n - 1))]) >> WORD_BITS)
             slot = np.uint64(scratch[k])
             word = bits[slot >> WORD_BITS]
             bit = slot & LOW6
@@ -398,9 +416,12 @@ def _features(
             else:
                 table[place] = slot << np.uint64(32) | (at - first)
                 known = np.uint64(before[slot >> WORD_BITS]) + ones(word & ((ONE << bit) - ONE))
-                ids[at] = numbers[known]
+                prefetch(numbers, known)
+                ids[at] = known
                 times[at] = 1
                 at += ONE
+        for k in range(first + ONE, at):  # what was asked for above has come by now
+            ids[k] = numbers[np.uint64(ids[k])]
         for used in range(size):
             table[used] = 0
         starts[row + 1] = at

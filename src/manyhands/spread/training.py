@@ -91,7 +91,7 @@ def train(
             outcome = single.run(job, material.train, material.valid, watcher, tracker)
         record = record_of(job, material, outcome, time.monotonic() - began)
         bundle = Bundle(config_of(job, material, outcome), outcome.model, Path(out))
-        vocabulary = _vocabulary(material, previous)
+        vocabulary = _vocabulary(material, previous, resources.threads)
         save_bundle(place, bundle, vocabulary, model_card(bundle.config, record), record)
     shutil.rmtree(folder, ignore_errors=True)
     return Trained(bundle, record)
@@ -125,11 +125,11 @@ def _material(
     return Material(train_rows, valid, test, text, scheme, dataset.vocabulary)
 
 
-def _vocabulary(material: Material, previous: Bundle | None) -> Vocabulary:
+def _vocabulary(material: Material, previous: Bundle | None, threads: int) -> Vocabulary:
     """The words of the training rows, and those that an earlier model had seen."""
     new = material.vocabulary
     if new is None:
-        new = counted(material.train.corpus.words, word_counts(material.train.corpus))
+        new = counted(material.train.corpus.words, word_counts(material.train.corpus, threads))
     if previous is None or previous.folder is None:
         return new
     return together(previous.vocabulary, new)

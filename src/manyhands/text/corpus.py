@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.kernel import Bytes, Hashes, Ints, frozen, kernel
+from manyhands.parallel import side_by_side
 from manyhands.text.ragged import Ragged
 from manyhands.text.words import WordTable, hash_word, next_number
 
@@ -117,13 +118,17 @@ def _gather(numbers: Numbers, offsets: Ints, rows: Ints, out: Numbers) -> None:
             at += ONE
 
 
-def word_counts(corpus: Corpus) -> Ints:
+def word_counts(corpus: Corpus, threads: int) -> Ints:
     """How often each word stands in the corpus."""
-    counts = np.zeros(len(corpus.words), np.int64)
-    for start in range(0, len(corpus), ROWS_AT_ONCE):
-        tokens, _ = corpus.take(np.arange(start, min(start + ROWS_AT_ONCE, len(corpus))))
-        _count_words(tokens, counts)
-    return counts
+
+    def count(first: int) -> Ints:
+        counts = np.zeros(len(corpus.words), np.int64)
+        for start in range(first * ROWS_AT_ONCE, len(corpus), threads * ROWS_AT_ONCE):
+            tokens, _ = corpus.take(np.arange(start, min(start + ROWS_AT_ONCE, len(corpus))))
+            _count_words(tokens, counts)
+        return counts
+
+    return np.asarray(np.sum(list(side_by_side(count, range(threads), threads)), axis=0))
 
 
 @kernel

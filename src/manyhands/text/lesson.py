@@ -1,5 +1,6 @@
 """Texts with their labels: what a model is trained on and judged by."""
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,6 +9,8 @@ import numpy.typing as npt
 
 from manyhands.errors import InputError
 from manyhands.kernel import Hashes, Ints, kernel
+from manyhands.machine import cores
+from manyhands.parallel import in_order
 from manyhands.text.corpus import Corpus
 from manyhands.text.hashing import mix
 
@@ -72,15 +75,14 @@ class Lesson:
     @cached_property
     def fingerprint(self) -> str:
         """The same for the same rows in the same order, however their words are numbered."""
-        value = np.uint64(len(self))
-        for start in range(0, len(self), FINGERPRINT_ROWS):
-            rows = np.arange(start, min(start + FINGERPRINT_ROWS, len(self)))
-            tokens, offsets = self.corpus.take(rows)
-            labels = self.labels.take(rows)
-            value = _fold(
-                np.uint64(value), tokens, offsets, self.corpus.hashes, labels.ids, self.weights[rows]
-            )
-        return f"{int(value):016x}"
+        parts = in_order(self._fingerprint_of, range(0, len(self), FINGERPRINT_ROWS), cores())
+        return hashlib.sha256(b"".join(part.to_bytes(8, "little") for part in parts)).hexdigest()[:16]
+
+    def _fingerprint_of(self, start: int) -> int:
+        rows = np.arange(start, min(start + FINGERPRINT_ROWS, len(self)))
+        tokens, offsets = self.corpus.take(rows)
+        labels = self.labels.take(rows)
+        return int(_fold(np.uint64(0), tokens, offsets, self.corpus.hashes, labels.ids, self.weights[rows]))
 
 
 @kernel

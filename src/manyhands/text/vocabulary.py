@@ -78,10 +78,13 @@ def counted(words: Ragged, counts: Ints) -> Vocabulary:
     >>> vocabulary.words.to_pylist(), vocabulary.counts.tolist()
     (['b', 'a'], [6, 5])
     """
-    table = pa.table({"word": words.arrow().cast(pa.large_string()), "count": pa.array(counts)})
-    table = table.filter(pc.field("count") > 0).group_by("word").aggregate([("count", "sum")])
-    table = table.sort_by([("count_sum", "descending"), ("word", "ascending")])
-    return Vocabulary(table["word"].combine_chunks(), table["count_sum"].to_numpy())
+    occur = np.flatnonzero(counts)
+    encoded = words.arrow().cast(pa.large_string()).take(pa.array(occur)).dictionary_encode()
+    distinct = encoded.dictionary
+    totals = np.bincount(np.asarray(encoded.indices), counts[occur], minlength=len(distinct)).astype(np.int64)
+    order = np.asarray(pc.sort_indices(distinct))  # one key at a time takes a third of the time of both
+    order = order[np.argsort(-totals[order], kind="stable")]
+    return Vocabulary(distinct.take(pa.array(order)), totals[order])
 
 
 def together(old: Vocabulary, new: Vocabulary) -> Vocabulary:

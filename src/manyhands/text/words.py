@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.kernel import Bytes, Hashes, Ints, kernel
+from manyhands.kernel import Bytes, Hashes, Ints, kernel, prefetch
 from manyhands.text.hashing import eight, few, mix
 from manyhands.text.ragged import Ragged
 
@@ -90,6 +90,8 @@ class WordTable:
         _count_words(rows.data, rows.offsets, lengths)
         units = np.empty(2 * int(lengths.sum()), np.uint16)
         offsets = np.zeros(len(rows) + 1, np.int64)
+        longest = int(lengths.max(initial=0))
+        hashes, begins = np.empty(longest, np.uint64), np.empty(longest + 1, np.int64)
         row = 0
         while row < len(rows):
             self._make_room(int(rows.offsets[row + 1] - rows.offsets[row]))
@@ -103,6 +105,8 @@ class WordTable:
                 self._size,
                 offsets,
                 units,
+                hashes,
+                begins,
             )
         return Numbered(units[: offsets[-1]], offsets, lengths)
 
@@ -194,6 +198,8 @@ def _number(
     size: int,
     offsets: Ints,
     units: Units,
+    hashes: Hashes,
+    begins: Ints,
 ) -> tuple[int, int]:
     """Number the words from ``row`` on, until the end or a row that might not fit; returns both."""
     last = np.uint64(len(slots) - 1)
@@ -202,18 +208,25 @@ def _number(
         length = end - i
         if size + length // 2 + 1 >= len(starts) or starts[size] + length > len(letters):
             break
+        count = np.uint64(0)
+        while i < end:  # all hashes first: by the time the slots are looked into, they are in the cache
+            value, stop = hash_word(data, i, end)
+            prefetch(slots, value & last)
+            hashes[count], begins[count] = value, i
+            count += ONE
+            i = stop + 1  # the blank
+        begins[count] = i
         at = offsets[row]
-        while i < end:
-            first = i
-            value, i = hash_word(data, i, end)
+        for k in range(count):
+            value, first, stop = hashes[k], begins[k], begins[k + ONE] - 1
             slot, tag = value & last, value & TAG
             entry = slots[slot]
             while entry & TAG != tag or entry == EMPTY:
                 if entry == EMPTY:
                     entry = tag | np.uint64(size)
                     slots[slot] = entry
-                    letters[starts[size] : starts[size] + i - first] = data[first:i]
-                    starts[size + 1] = starts[size] + i - first
+                    letters[starts[size] : starts[size] + stop - first] = data[first:stop]
+                    starts[size + 1] = starts[size] + stop - first
                     size += 1
                     break
                 slot = (slot + ONE) & last
@@ -226,7 +239,6 @@ def _number(
                 units[np.uint64(at)] = TWO_UNITS | word & (TWO_UNITS - ONE)
                 units[np.uint64(at + 1)] = word >> FIFTEEN
                 at += 2
-            i += 1  # the blank
         row += 1
         offsets[row] = at
     return row, size
