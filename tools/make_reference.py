@@ -28,6 +28,15 @@ VERBS = (
     "sample",
     "doctor",
 )
+CLASSIFY_HEAD = (
+    "2 threads",
+    "fastText 0.9.3",
+    "our `fasttext`",
+    "faster by",
+    "our `ngrams`",
+    "faster by",
+    "both predict faster by",
+)
 
 
 def command_line() -> str:
@@ -48,6 +57,7 @@ def record(name: str) -> dict[str, Any]:
 def tables() -> dict[str, str]:
     """The tables of the README by name."""
     prepare, rows, memory = record("prepare"), record("rows"), record("memory")
+    classify = record("classify")
     by_way = [
         (r["way"], r["mb_per_second"], f"{r['ours_is_faster_by']} x", f"{r['peak_gb']} GB")
         for r in prepare["results"]
@@ -59,10 +69,28 @@ def tables() -> dict[str, str]:
     ]
     size = f"{prepare['megabytes']} MB of reviews, {prepare['machine']['cores']} cores"
     return {
+        "classify": table([CLASSIFY_HEAD, *(by_set(name, r) for name, r in classify["results"].items())]),
         "prepare": table([(size, "MB/s", "ours is faster by", "peak memory"), *by_way]),
         "rows": table([("random rows, one core", "rows/s"), *by_row]),
         "memory": table([(f"{memory['gigabytes']} GB of reviews", "peak memory", "speed"), *by_memory]),
     }
+
+
+def by_set(name: str, result: dict[str, Any]) -> tuple[Any, ...]:
+    """One row of the table of classifiers."""
+    theirs, same, default = (result[who] for who in ("fastText", "ours, fasttext", "ours, ngrams"))
+    predicted = [
+        f"{run['predicted_per_second_2'] / theirs['predicted_per_second']:.1f} x" for run in (same, default)
+    ]
+    return (
+        name,
+        f"{theirs['seconds']} s, {theirs['accuracy']} % ({theirs['best_of_rates']} %)",
+        f"{same['seconds']} s, {same['accuracy']} %",
+        f"{theirs['seconds'] / same['seconds']:.1f} x",
+        f"{default['seconds']} s, {default['accuracy']} %",
+        f"{theirs['seconds'] / default['seconds']:.1f} x",
+        " and ".join(predicted),
+    )
 
 
 def table(rows: list[tuple[Any, ...]]) -> str:

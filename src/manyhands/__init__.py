@@ -8,16 +8,31 @@ if TYPE_CHECKING:
     from manyhands.data.prepare import prepare
     from manyhands.data.sample import sample
     from manyhands.estimator import TextClassifier
+    from manyhands.evaluate.judging import evaluate
+    from manyhands.models.saving import load_bundle
+    from manyhands.spread.training import train
 
 __version__ = "0.1.0"
-__all__ = ["Dataset", "TextClassifier", "open_dataset", "prepare", "sample"]
+__all__ = [
+    "Dataset",
+    "TextClassifier",
+    "evaluate",
+    "load_bundle",
+    "open_dataset",
+    "prepare",
+    "sample",
+    "train",
+]
 
 _HOMES = {
     "Dataset": "data.dataset",
     "TextClassifier": "estimator",
+    "evaluate": "evaluate.judging",
+    "load_bundle": "models.saving",
     "open_dataset": "data.dataset",
     "prepare": "data.prepare",
     "sample": "data.sample",
+    "train": "spread.training",
 }
 
 
