@@ -21,7 +21,7 @@ RATES = (0.1, 0.25, 0.5)
 SEEDS = (1, 2, 3)
 THREADS = 2
 # fastText fills its first vectors a tenth a thread, so that with fewer than ten threads the rest is
-# whatever memory held. For its accuracy it also gets a run with twelve.
+# whatever memory held. To find its best accuracy it gets twelve.
 ENOUGH_THREADS = 12
 BARS = {"TripAdvisor": 5.0}
 LEAST_RATIO, LEAST_DEFAULT_RATIO, LEAST_PREDICT_RATIO = 4.0, 2.0, 3.0
@@ -43,22 +43,21 @@ class Contest:
         return measure([python, str(PEERS / script), json.dumps(job)]).printed
 
     def fasttext(self, **job: Any) -> dict[str, Any]:
-        return self._run(self._peers, "fasttext_classify.py", **job)
+        return self._run(self._peers, "fasttext_classify.py", **{"out": str(self._folder / "out.bin"), **job})
 
     def ours(self, model: str, settings: dict[str, Any], **job: Any) -> dict[str, Any]:
         return self._run(sys.executable, "manyhands_classify.py", model=model, settings=settings, **job)
 
     def run(self, seeds: tuple[int, ...]) -> dict[str, Any]:
-        by_rate = {rate: self.fasttext(rate=rate, seed=1) for rate in RATES}
-        filled = {rate: self.fasttext(rate=rate, seed=1, threads=ENOUGH_THREADS) for rate in RATES}
-        rate = max(RATES, key=lambda r: max(by_rate[r]["accuracy"], filled[r]["accuracy"]))
+        by_rate = {rate: self.fasttext(rate=rate, seed=1, threads=ENOUGH_THREADS) for rate in RATES}
+        rate = max(RATES, key=lambda rate: by_rate[rate]["accuracy"])
         recipe = {"ngrams": 2, "dim": 10, "epochs": 5, "rate": rate}
         theirs, same, default = [], [], []
         for seed in seeds:  # side by side: the machine is not equally fast at all times
             theirs.append(self.fasttext(rate=rate, seed=seed, predict=seed == seeds[0]))
             same.append(self.ours("fasttext", recipe, seed=seed, predict=seed == seeds[0]))
             default.append(self.ours("ngrams", {}, seed=seed, predict=seed == seeds[0]))
-        best = max(run["accuracy"] for run in [*by_rate.values(), *filled.values()])
+        best = max(run["accuracy"] for run in [*by_rate.values(), *theirs])
         return {
             "rate": rate,
             "fastText": {**_summary(theirs), "best_of_rates": round(best, 2)},
