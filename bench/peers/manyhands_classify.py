@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from manyhands.evaluate.judging import evaluate
-from manyhands.evaluate.predicting import lines, predict
+from manyhands.evaluate.predicting import predict
 from manyhands.models.saving import load_bundle
 from manyhands.spread.training import train
 
@@ -35,7 +35,8 @@ if job["predict"]:
         loaded = time.perf_counter() - began
         count = 0
         for scores in predict(bundle, bare, threads=threads, reading={"format": "text"}):
-            count += sum(1 for _ in lines(bundle, scores, 1, None, False))
+            best = scores.argmax(axis=1)  # as fastText's predict: the likeliest label and its probability
+            count += len([(bundle.labels[k], p) for k, p in zip(best, scores.max(axis=1), strict=True)])
         result[f"predicted_per_second_{threads}"] = count / (time.perf_counter() - began - loaded)
     text = [rows[0].partition(" ")[2]]
     times = []

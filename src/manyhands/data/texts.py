@@ -14,8 +14,10 @@ from manyhands.settings import PrepareSettings
 from manyhands.storage.files import STDIN, InputStream, expand
 from manyhands.text.ragged import Ragged
 
+ROWS_AT_ONCE = 4096
 
-def text_pieces(sources: Sequence[str], settings: PrepareSettings, progress: Progress) -> Iterator[Piece]:
+
+def _text_pieces(sources: Sequence[str], settings: PrepareSettings, progress: Progress) -> Iterator[Piece]:
     """Pieces of all files. Standard input is lines of text unless another format is asked for."""
     files = expand(sources)
     sizes = [file.size for file in files]
@@ -44,9 +46,12 @@ def _line_records(block: Block) -> Records:
     return Records(block.file, block.lines, block.rows, lost=block.rejected)
 
 
-def texts_in(piece: Piece) -> Ragged:
-    """The texts of a piece, one for each row; what is not valid UTF-8 is an empty text."""
-    records = piece()
-    if records.lost:
-        raise InputError(f"{records.lost[0]}; every row must have a prediction, so mend or remove it")
-    return texts_of(records)[0]
+def texts_of_files(sources: Sequence[str], settings: PrepareSettings, progress: Progress) -> Iterator[Ragged]:
+    """A few thousand texts at a time, one for each row; what is not valid UTF-8 is an empty text."""
+    for piece in _text_pieces(sources, settings, progress):
+        records = piece()
+        if records.lost:
+            raise InputError(f"{records.lost[0]}; every row must have a prediction, so mend or remove it")
+        texts = texts_of(records)[0]
+        for start in range(0, len(texts), ROWS_AT_ONCE):
+            yield Ragged(texts.data, texts.offsets[start : start + ROWS_AT_ONCE + 1])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.data.texts import text_pieces, texts_in
+from manyhands.data.texts import texts_of_files
 from manyhands.errors import UsageError
 from manyhands.machine import cores
 from manyhands.models.bundle import Bundle
@@ -31,8 +31,7 @@ def predict(
     """The probability of each label for each row, many rows at a time."""
     names = [os.fspath(n) for n in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
     settings = PrepareSettings.checked(**{**(reading or {}), "labels": "none"})
-    pieces = text_pieces(names, settings, progress or Silent())
-    return in_order(lambda piece: bundle.scores(texts_in(piece)), pieces, threads or cores())
+    return in_order(bundle.scores, texts_of_files(names, settings, progress or Silent()), threads or cores())
 
 
 def lines(bundle: Bundle, scores: Scores, top: int, at: float | None, as_json: bool) -> Iterator[str]:

@@ -1,14 +1,28 @@
 """The kernels of ``fasttext``."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from manyhands.kernel import AHEAD, Bytes, Ints, kernel, prefetch
-from manyhands.models.losses import LEAST, NEGATIVE, Classes, Floats, errors, probabilities, shuffled, sigmoid
+from manyhands.models.losses import (
+    LEAST,
+    NEGATIVE,
+    ROWS_BETWEEN_MERGES,
+    Classes,
+    Floats,
+    errors,
+    merge,
+    probabilities,
+    shuffled,
+    sigmoid,
+)
 from manyhands.models.space import Numbers
 from manyhands.text.hashing import mix
 
 ONE = np.uint64(1)
+FEW_LABELS = 64
 EASY = 0.01  # a row that is right by so much teaches nothing: leaving its vectors alone saves a third
 TO_FRACTION = 1.0 / (1 << 53)
 R11 = np.uint64(11)
@@ -66,24 +80,41 @@ def learn(
     dim = vectors.shape[1]
     mean, gradient = np.zeros(dim, np.float32), np.zeros(dim, np.float32)
     scores = np.empty(len(outputs), np.float32)
-    total = 0.0
-    for row in shuffled(len(weights), seed):
+    few = len(outputs) <= FEW_LABELS
+    mine = outputs.copy() if few else outputs
+    before, total = mine.copy() if few else mine, 0.0
+    order = shuffled(len(weights), seed)
+    for number in range(len(order)):
+        if few and number % ROWS_BETWEEN_MERGES == 0:
+            merge(outputs.reshape(-1), mine.reshape(-1), before.reshape(-1))
+        row = order[number]
         start, end = offsets[row], offsets[row + 1]
         if start == end:
             continue
-        mine = labels[label_offsets[row] : label_offsets[row + 1]]
+        first, last = label_offsets[row], label_offsets[row + 1]
         inverse = _mean(ids, times, start, end, vectors, dim, mean)
         gradient[:] = 0
         step = rate * weights[row]
         if loss == NEGATIVE:
             cost = _sampled(
-                mine, negatives, draw, mix(np.uint64(seed) + np.uint64(row)), step, mean, outputs, gradient
+                labels,
+                first,
+                last,
+                negatives,
+                draw,
+                mix(np.uint64(seed) + np.uint64(row)),
+                step,
+                mean,
+                mine,
+                gradient,
             )
         else:
-            cost = _all(mine, loss, step, mean, outputs, scores, gradient)
+            cost = _all(labels, first, last, loss, step, mean, mine, scores, gradient)
         total += weights[row] * cost
         if cost > EASY:
             _spread(ids, times, start, end, inverse, gradient, vectors)
+    if few:
+        merge(outputs.reshape(-1), mine.reshape(-1), before.reshape(-1))
     return total
 
 
@@ -105,6 +136,8 @@ def _spread(
 @kernel
 def _all(
     labels: Classes,
+    first: int,
+    last: int,
     loss: int,
     step: np.float32,
     mean: Floats,
@@ -114,9 +147,9 @@ def _all(
 ) -> float:
     """Learn from every label's score."""
     _dot(outputs, mean, scores)
-    cost = errors(scores, loss, labels)
+    cost = errors(scores, loss, labels, first, last)
     for label in range(len(outputs)):
-        _move(step * scores[label], mean, outputs[label], gradient)
+        _move(step * scores[label], mean, outputs, label, gradient)
     return cost
 
 
@@ -130,15 +163,17 @@ def _dot(outputs: Floats, mean: Floats, scores: Floats) -> None:
 
 
 @kernel
-def _move(step: np.float32, mean: Floats, output: Floats, gradient: Floats) -> None:
+def _move(step: np.float32, mean: Floats, outputs: Floats, label: Any, gradient: Floats) -> None:
     for k in range(len(mean)):
-        gradient[k] += step * output[k]
-        output[k] += step * mean[k]
+        gradient[k] += step * outputs[label, k]
+        outputs[label, k] += step * mean[k]
 
 
 @kernel
 def _sampled(
     labels: Classes,
+    first: int,
+    last: int,
     negatives: int,
     draw: npt.NDArray[np.float64],
     state: np.uint64,
@@ -149,7 +184,8 @@ def _sampled(
 ) -> float:
     """Learn from the row's labels and, for each, a few others drawn by how frequent they are."""
     cost = 0.0
-    for mine in labels:
+    for i in range(first, last):
+        mine = labels[i]
         for sample in range(negatives + 1):
             label = np.int64(mine)
             if sample:
@@ -157,8 +193,8 @@ def _sampled(
                 label = np.searchsorted(draw, (state >> R11) * TO_FRACTION)
                 label = min(label, np.int64(len(outputs) - 1))
                 wrong = True
-                for other in labels:
-                    wrong = wrong and other != label
+                for other in range(first, last):
+                    wrong = wrong and labels[other] != label
                 if not wrong:
                     continue
             score = np.float32(0)
@@ -168,14 +204,17 @@ def _sampled(
             likely = np.float32(1) - probability if sample else probability
             cost -= np.log(max(likely, LEAST))
             truth = np.float32(0) if sample else np.float32(1)
-            _move(step * (truth - probability), mean, outputs[label], gradient)
+            _move(step * (truth - probability), mean, outputs, label, gradient)
     return cost
 
 
 @kernel
 def means(ids: Numbers, times: Bytes, offsets: Ints, vectors: Floats, dim: int, out: Floats) -> None:
+    mean = np.zeros(dim, np.float32)
     for row in range(len(offsets) - 1):
-        _mean(ids, times, offsets[row], offsets[row + 1], vectors, dim, out[row])
+        _mean(ids, times, offsets[row], offsets[row + 1], vectors, dim, mean)
+        for k in range(dim):
+            out[row, k] = mean[k]
 
 
 @kernel
@@ -190,8 +229,10 @@ def score(
     out: Floats,
 ) -> None:
     """The probability of each label for each row."""
-    mean = np.zeros(outputs.shape[1], np.float32)
+    mean, scores = np.zeros(outputs.shape[1], np.float32), np.empty(len(outputs), np.float32)
     for row in range(len(offsets) - 1):
         _mean(ids, times, offsets[row], offsets[row + 1], vectors, dim, mean)
-        _dot(outputs, mean, out[row])
-        probabilities(out[row], loss)
+        _dot(outputs, mean, scores)
+        probabilities(scores, loss)
+        for k in range(len(scores)):
+            out[row, k] = scores[k]

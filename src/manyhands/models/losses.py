@@ -14,6 +14,7 @@ Classes = npt.NDArray[np.int32]
 SOFTMAX, ONE_VS_ALL, NEGATIVE = 0, 1, 2
 LOSSES = {"softmax": SOFTMAX, "one-vs-all": ONE_VS_ALL, "negative": NEGATIVE}
 MANY_LABELS = 1000
+ROWS_BETWEEN_MERGES = 16
 LEAST = np.float32(1e-9)  # below every probability, so that no logarithm is infinite
 
 
@@ -60,24 +61,41 @@ def probabilities(scores: Floats, loss: int) -> None:
 
 
 @kernel
-def errors(scores: Floats, loss: int, labels: Classes) -> float:
-    """Scores to truth minus probability, in place; returns the loss. Several labels share the truth."""
+def errors(scores: Floats, loss: int, labels: Classes, first: int, last: int) -> float:
+    """Scores to truth minus probability, in place; returns the loss. Several labels share the truth.
+
+    The row's labels are given by where they begin and end: a slice would count references, and two
+    threads that count at the same place wait for each other.
+    """
     probabilities(scores, loss)
     total = 0.0
-    share = np.float32(1) / np.float32(max(len(labels), 1)) if loss == SOFTMAX else np.float32(1)
+    share = np.float32(1) / np.float32(max(last - first, 1)) if loss == SOFTMAX else np.float32(1)
     if loss == SOFTMAX:
-        for label in labels:
-            total -= np.log(max(scores[label], LEAST)) * share
+        for i in range(first, last):
+            total -= np.log(max(scores[labels[i]], LEAST)) * share
     else:
         for k in range(len(scores)):
             total -= np.log(max(np.float32(1) - scores[k], LEAST))
-        for label in labels:
-            total += np.log(max(np.float32(1) - scores[label], LEAST)) - np.log(max(scores[label], LEAST))
+        for i in range(first, last):
+            likely = scores[labels[i]]
+            total += np.log(max(np.float32(1) - likely, LEAST)) - np.log(max(likely, LEAST))
     for k in range(len(scores)):
         scores[k] = -scores[k]
-    for label in labels:
-        scores[label] += share
+    for i in range(first, last):
+        scores[labels[i]] += share
     return total
+
+
+@kernel
+def merge(shared: Floats, mine: Floats, before: Floats) -> None:
+    """Add what this thread has learnt since ``before`` to what all share, and take that over.
+
+    Every row moves these few numbers. Written in place by all threads, they would go from core to
+    core with every row, which takes longer than to learn from a sentence.
+    """
+    for k in range(len(shared)):
+        shared[k] += mine[k] - before[k]
+        mine[k] = before[k] = shared[k]
 
 
 @kernel

@@ -5,6 +5,7 @@ likelier it is in one class than in all others. A text is a vector of length 1, 
 learns a weight for each n-gram and class. Two classes share one weight, of either sign.
 """
 
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -162,8 +163,14 @@ class Ngrams:
             lesson.labels.ids,
             np.repeat(lesson.weights, np.diff(lesson.labels.offsets)),
             minlength=len(self._labels),
-        )
-        kernels.scale(counts, rows, float(lesson.weights.sum()), SMOOTHING, LEAST_SCALE, self._table)
+        ).astype(np.float64)
+        total, bounds = float(lesson.weights.sum()), np.linspace(0, len(counts), threads + 1).astype(np.int64)
+        parts = [
+            (counts, rows, total, SMOOTHING, LEAST_SCALE, first, last, self._table)
+            for first, last in pairwise(bounds.tolist())
+        ]
+        for _ in side_by_side(lambda part: kernels.scale(*part), parts, threads):
+            pass
         mean = max(features / len(lesson), 1.0)
         self._rate_share = 1 / np.sqrt(mean)
         self._table[:, -1] = 1 / mean  # AdaGrad begins as if one row had been seen

@@ -3,9 +3,20 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from manyhands.kernel import AHEAD, Ints, kernel, prefetch
-from manyhands.models.losses import SOFTMAX, Classes, Floats, errors, probabilities, shuffled, sigmoid
+from manyhands.models.losses import (
+    ROWS_BETWEEN_MERGES,
+    SOFTMAX,
+    Classes,
+    Floats,
+    errors,
+    merge,
+    probabilities,
+    shuffled,
+    sigmoid,
+)
 from manyhands.models.space import Numbers
 
 LEAST_LENGTH = np.float32(1e-9)
@@ -36,13 +47,22 @@ def count_classes(
 
 
 @kernel
-def scale(counts: Floats, rows: Ints, all_rows: float, smoothing: float, least: float, table: Floats) -> None:
+def scale(
+    counts: Floats,
+    rows: npt.NDArray[np.float64],
+    all_rows: float,
+    smoothing: float,
+    least: float,
+    first: int,
+    last: int,
+    table: Floats,
+) -> None:
     """Of all classes, the largest logarithm of how much likelier a feature is in it than outside of it."""
-    for feature in range(len(counts)):
+    for feature in range(first, last):
         total = 0.0
         for k in range(len(rows)):
             total += counts[feature, k]
-        most = 0.0
+        most = 1.0
         for k in range(len(rows)):
             if rows[k] == 0:  # a class that has yet to come tells nothing of any feature
                 continue
@@ -50,8 +70,8 @@ def scale(counts: Floats, rows: Ints, all_rows: float, smoothing: float, least: 
             outside = (max(total - counts[feature, k], 0.0) + smoothing) / (
                 max(all_rows - rows[k], 0.0) + 2 * smoothing
             )
-            most = max(most, np.log(inside / outside))
-        table[feature, 0] = most + least
+            most = max(most, inside / outside)
+        table[feature, 0] = np.log(most) + least
 
 
 @kernel
@@ -100,25 +120,32 @@ def learn(
 ) -> float:
     """One pass over a block of rows; returns the sum of their losses."""
     total = 0.0
-    scores = np.empty(len(bias), np.float32)
+    scores, mine, before = np.empty(len(bias), np.float32), bias.copy(), bias.copy()
     single = len(bias) == 1 and loss == SOFTMAX
-    for row in shuffled(len(weights), seed):
+    order = shuffled(len(weights), seed)
+    for number in range(len(order)):
+        if number % ROWS_BETWEEN_MERGES == 0:
+            merge(bias, mine, before)
+        row = order[number]
         start, end = offsets[row], offsets[row + 1]
-        mine = labels[label_offsets[row] : label_offsets[row + 1]]
+        first, last = label_offsets[row], label_offsets[row + 1]
         if single:
-            total += weights[row] * _learn_one(ids, start, end, mine, weights[row], rate, table, bias)
+            total += weights[row] * _learn_one(
+                ids, start, end, labels, first, last, weights[row], rate, table, mine
+            )
             continue
         inverse = _add_up(ids, start, end, table, scores)
         for k in range(len(bias)):
-            scores[k] = scores[k] * inverse + bias[k]
-        total += weights[row] * errors(scores, loss, mine)
+            scores[k] = scores[k] * inverse + mine[k]
+        total += weights[row] * errors(scores, loss, labels, first, last)
         squares = np.float32(0)
         for k in range(len(bias)):
             scores[k] *= weights[row]
-            bias[k] += BIAS_SHARE * rate * scores[k]
+            mine[k] += BIAS_SHARE * rate * scores[k]
             scores[k] *= inverse
             squares += scores[k] * scores[k]
         _update(ids, start, end, squares / np.float32(2), rate, scores, table)
+    merge(bias, mine, before)
     return total
 
 
@@ -143,6 +170,8 @@ def _learn_one(
     start: int,
     end: int,
     labels: Classes,
+    first: int,
+    last: int,
     weight: np.float32,
     rate: np.float32,
     table: Floats,
@@ -152,17 +181,17 @@ def _learn_one(
     score, inverse = _add_up_one(ids, start, end, table)
     probability = sigmoid(score * inverse + bias[0])
     truth = np.float32(0)
-    for label in labels:
-        truth += np.float32(label) / np.float32(len(labels))
+    for i in range(first, last):
+        truth += np.float32(labels[i]) / np.float32(last - first)
     error = (truth - probability) * weight
     bias[0] += BIAS_SHARE * rate * error
     error *= inverse
-    last = np.uint64(table.shape[1] - 1)
-    for i in range(np.uint64(start), np.uint64(end)):
-        feature = np.uint64(ids[i])
+    column = np.uint64(table.shape[1] - 1)
+    for k in range(np.uint64(start), np.uint64(end)):
+        feature = np.uint64(ids[k])
         gradient = error * table[feature, np.uint64(0)]
-        squares = table[feature, last] + gradient * gradient
-        table[feature, last] = squares
+        squares = table[feature, column] + gradient * gradient
+        table[feature, column] = squares
         table[feature, ONE] += rate * gradient / np.sqrt(squares)
     likely = probability if truth > np.float32(0.5) else np.float32(1) - probability
     return -np.log(max(likely, LEAST))
@@ -171,6 +200,7 @@ def _learn_one(
 @kernel
 def score(ids: Numbers, offsets: Ints, table: Floats, bias: Floats, loss: int, out: Floats) -> None:
     """The probability of each label for each row."""
+    scores = np.empty(len(bias), np.float32)
     for row in range(len(offsets) - 1):
         start, end = offsets[row], offsets[row + 1]
         if len(bias) == 1 and loss == SOFTMAX:
@@ -178,7 +208,9 @@ def score(ids: Numbers, offsets: Ints, table: Floats, bias: Floats, loss: int, o
             out[row, 1] = sigmoid(total * inverse + bias[0])
             out[row, 0] = np.float32(1) - out[row, 1]
             continue
-        inverse = _add_up(ids, start, end, table, out[row])
+        inverse = _add_up(ids, start, end, table, scores)
         for k in range(len(bias)):
-            out[row, k] = out[row, k] * inverse + bias[k]
-        probabilities(out[row], loss)
+            scores[k] = scores[k] * inverse + bias[k]
+        probabilities(scores, loss)
+        for k in range(len(bias)):
+            out[row, k] = scores[k]
