@@ -18,6 +18,6 @@ def test_the_tree_in_the_readme_names_every_module() -> None:
     skipped = {"__init__.py", "__main__.py"}
     for path in (ROOT / "src" / "manyhands").glob("*.py"):
         assert path.name in readme or path.name in skipped, path
-    for room in ("data", "data/sources", "text"):
+    for room in ("data", "data/sources", "text", "storage", "train", "spread", "evaluate"):
         for path in (ROOT / "src" / "manyhands" / room).glob("*.py"):
             assert path.name in readme or path.name in skipped, path

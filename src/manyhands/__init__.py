@@ -1,6 +1,8 @@
 """manyhands: raw reviews in, trained text models out."""
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -41,3 +43,14 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'manyhands' has no attribute '{name}'")
     return getattr(import_module(f"manyhands.{_HOMES[name]}"), name)
+
+
+class _Package(ModuleType):
+    """The rooms ``train`` and ``evaluate`` must not hide the functions of these names."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -218,7 +218,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.model,
             {**own, "seed": self._seed(), "deterministic": self.deterministic},
             resources_for(self.memory, self.threads),
-            previous=None if previous is None else (previous.config.model, previous.model),
+            previous=previous,
         )
 
     def _seed(self) -> int:

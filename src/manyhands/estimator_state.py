@@ -1,9 +1,8 @@
 """What a fitted ``TextClassifier`` knows: a bundle, and its classes as ``y`` had them."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,13 @@ import numpy.typing as npt
 
 from manyhands.errors import InputError
 from manyhands.estimator_inputs import KINDS, Classes, names_of
-from manyhands.models.bundle import BUNDLE, Bundle, BundleConfig, model_of, open_bundle, save_bundle
+from manyhands.models.bundle import BUNDLE, Bundle, BundleConfig, model_of, save_bundle
 from manyhands.models.card import model_card
+from manyhands.models.packed import PACKED
+from manyhands.models.saving import load_bundle
 from manyhands.parallel import in_order
 from manyhands.storage.destination import destination
 from manyhands.text.ragged import Ragged, from_arrow
-from manyhands.text.vocabulary import FILE as VOCABULARY
 from manyhands.text.vocabulary import Vocabulary
 
 Floats = npt.NDArray[np.float64]
@@ -68,14 +68,14 @@ class Fitted:
         config = config.model_copy(update={"facts": {**config.facts, "estimator": facts}})
         with destination(os.fspath(folder), overwrite, BUNDLE) as place:
             card = model_card(config, self.record or {})
-            save_bundle(place, Bundle(config, self.bundle.model), self.vocabulary, card, self.record)
+            save_bundle(place, replace(self.bundle, config=config), self.vocabulary, card, self.record)
 
     def plain(self) -> dict[str, Any]:
         """As dicts and arrays, so that a pickle holds no class of this package but the estimator."""
         words = None if self.vocabulary is None else from_arrow(self.vocabulary.words)
         return {
             "config": self.bundle.config.model_dump(),
-            "arrays": dict(self.bundle.model.arrays()),
+            "arrays": dict(self.bundle.stored or self.bundle.model.arrays()),
             "classes": self.classes,
             "several": self.several,
             "words": None if words is None else (words.data, words.offsets),
@@ -91,15 +91,16 @@ def from_plain(parts: dict[str, Any]) -> Fitted:
     if parts["words"] is not None:
         words = Ragged(*parts["words"]).arrow().cast("large_string")
         vocabulary = Vocabulary(words, parts["counts"])
-    bundle = Bundle(config, model_of(config, parts["arrays"]))
+    stored = parts["arrays"] if PACKED in config.facts else None
+    bundle = Bundle(config, model_of(config, parts["arrays"]), stored=stored)
     return Fitted(bundle, parts["classes"], parts["several"], vocabulary, parts["record"])
 
 
 def open_fitted(folder: str | os.PathLike[str]) -> Fitted:
     """What a bundle holds, whoever made it."""
-    bundle = open_bundle(Path(folder))
+    bundle = load_bundle(folder)
     classes, several = _classes_in(bundle)
-    vocabulary = bundle.vocabulary if (Path(folder) / VOCABULARY).is_file() else None
+    vocabulary = bundle.vocabulary if bundle.has_vocabulary else None
     return Fitted(bundle, classes, several, vocabulary)
 
 

@@ -18,13 +18,23 @@ pytestmark = pytest.mark.parametrize("name", MODELS)
 
 
 def trained(name, rows, previous=None, threads=2, **settings):
-    job = job_for(
-        name,
-        settings,
-        Resources(threads, RESOURCES.memory_bytes),
-        previous=(name, previous) if previous else None,
-    )
+    old = bundle_of(name, previous) if previous else None
+    job = job_for(name, settings, Resources(threads, RESOURCES.memory_bytes), previous=old)
     return single.run(job, rows, None, Silent())
+
+
+def bundle_of(name, model):
+    facts = model.facts()
+    config = BundleConfig(
+        version=VERSION,
+        model=name,
+        labels=facts.pop("labels"),
+        label_scheme="as-is",
+        text=TextSettings(),
+        facts=facts,
+        settings={},
+    )
+    return Bundle(config, model)
 
 
 @pytest.mark.parametrize("labels", [2, 4])
@@ -72,17 +82,7 @@ def test_another_seed_gives_other_weights(name):
 
 def test_facts_and_arrays_are_all_there_is_to_it(name, tmp_path):
     model = trained(name, lesson(600, 3)).model
-    facts = model.facts()
-    config = BundleConfig(
-        version=VERSION,
-        model=name,
-        labels=facts.pop("labels"),
-        label_scheme="as-is",
-        text=TextSettings(),
-        facts=facts,
-        settings={},
-    )
-    save_bundle(tmp_path, Bundle(config, model), None, "", None)
+    save_bundle(tmp_path, bundle_of(name, model), None, "", None)
     again = open_bundle(tmp_path)
     again.verify()
     rows = lesson(100, 3, seed=3).corpus

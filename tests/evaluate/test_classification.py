@@ -135,9 +135,10 @@ def test_same_facts_after_json() -> None:
     for report in (single(SCORES, [0, 1, 1, 2, -1]), several(SCORES, [[0], [], [1, 2], [3], [-1]])):
         facts = report.facts()
         assert json.loads(json.dumps(facts, allow_nan=False)) == facts
-        assert list(facts) == (
-            "rows accuracy macro_f1 micro_f1 log_loss labels confusion at unknown_labels threshold".split()
+        names = (
+            "rows accuracy macro_f1 micro_f1 log_loss labels confusion at unknown_labels threshold left_out"
         )
+        assert list(facts) == names.split()
         assert all(isinstance(figures["rows"], int) for figures in facts["labels"].values())
 
 

@@ -44,6 +44,7 @@ def test_from_reviews_to_predictions(manyhands, prepared):
     assert "great" in why.out
     assert manyhands("quantize", "run", "--size", "60KB", "--out", "small").code == 0
     small = json.loads(manyhands("evaluate", "small", prepared, "--json").out)
+    assert len(manyhands("predict", "run", prepared).out.splitlines()) == judged["rows"]
     assert abs(small["accuracy"] - judged["accuracy"]) < 0.005
 
 
@@ -149,7 +150,7 @@ def test_events_for_tensorboard(manyhands, prepared, tmp_path):
         (["train", "DATA", "--out", "x", "--format", "csv"], 2, "--format is for raw files"),
         (["train", "DATA", "--out", "x", "--rate", "1e300"], 2, "--rate: Input should be less than"),
         (["train", "DATA", "--out", "x", "--model", "fasttext", "--dim", "4096", "--memory", "256MB",
-          "--chars", "1-8"], 2, "lower --buckets or --ngrams"),
+          "--ngrams", "5", "--min-count", "1"], 2, "lower --buckets or --ngrams"),
         (["train", "one.txt", "--out", "x"], 3, "all rows to train on have the same label, 'good'"),
         (["train", "empty.txt", "--out", "x"], 3, "holds no rows"),
         (["train", "nolabel.txt", "--out", "x"], 3, "has no labels"),
@@ -176,6 +177,9 @@ def test_unknown_labels_are_counted_and_told(manyhands, prepared, tmp_path):
     judged = json.loads(manyhands("evaluate", "run", "odd.txt", "--json").out)
     assert judged["unknown_labels"] == 1
     assert judged["accuracy"] == 0.5
+    (tmp_path / "odd.txt").write_text("__label__0 awful broken\n__label__0\nno label\n")
+    judged = json.loads(manyhands("evaluate", "run", "odd.txt", "--json").out)
+    assert (judged["rows"], judged["left_out"]) == (1, 2)
 
 
 def test_one_line_for_each_line_whatever_it_holds(manyhands, prepared, tmp_path):

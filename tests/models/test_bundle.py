@@ -13,10 +13,10 @@ from manyhands.errors import InputError, ManyhandsError, UsageError
 from manyhands.evaluate.judging import judge
 from manyhands.models.bundle import CONFIG, SUMS, TENSORS, open_bundle
 from manyhands.models.explain import explain
-from manyhands.models.quantize import quantized
+from manyhands.models.quantize import quantize_bundle, quantized
 from manyhands.models.saving import load_bundle, write_bundle
 from manyhands.spread.training import train
-from manyhands.storage.tensors import read_tensors
+from manyhands.storage.tensors import read_tensors, write_tensors
 from manyhands.text.ragged import from_strings
 from tests.tasks import lesson, texts, write_labelled
 
@@ -175,3 +175,56 @@ def test_remote_bundles_are_fetched_and_checked(bundles, monkeypatch, tmp_path):
     rows = from_strings(texts(20, 3, seed=6)[0])
     assert np.array_equal(here.scores(rows), far.scores(rows))
     memory.rm("/far", recursive=True)
+
+
+def test_one_label_with_one_column_is_refused(bundles, tmp_path):
+    """The kernel writes two probabilities for one column."""
+    copy = shutil.copytree(bundles["ngrams"], tmp_path / "copy")
+    arrays = {name: np.array(array) for name, array in read_tensors(copy / TENSORS)[0].items()}
+    arrays |= {"table": arrays["table"][:, :2].copy(), "bias": arrays["bias"][:1].copy()}
+    write_tensors(copy / TENSORS, arrays)
+    config = json.loads((copy / CONFIG).read_text())
+    (copy / CONFIG).write_text(json.dumps({**config, "labels": ["only"]}))
+    with pytest.raises(InputError, match="do not fit"):
+        open_bundle(copy)
+
+
+def test_a_small_bundle_can_be_written_again(bundles, tmp_path):
+    small = open_bundle(bundles["ngrams-small"])
+    write_bundle(small, tmp_path / "again", {})
+    rows = from_strings(texts(20, 3, seed=7)[0])
+    assert np.array_equal(open_bundle(tmp_path / "again").scores(rows), small.scores(rows))
+
+
+def test_a_small_bundle_says_whose_scores_it_shows(bundles, tmp_path):
+    quantize_bundle(bundles["ngrams"], tmp_path / "small", 60_000)
+    assert "No scores were measured" in (tmp_path / "small" / "README.md").read_text()
+
+
+def test_raw_files_give_the_same_model_with_any_threads(tmp_path):
+    data = write_labelled(tmp_path / "train.txt", 60_000, 3)  # several pieces
+    sums = []
+    for threads in (1, 2, 3):
+        train(data, tmp_path / str(threads), deterministic=True, threads=threads, epochs=1)
+        sums.append((tmp_path / str(threads) / TENSORS).read_bytes())
+    assert sums[0] == sums[1] == sums[2]
+
+
+def test_what_shapes_a_model_cannot_change_when_it_is_continued(bundles, tmp_path):
+    data = write_labelled(tmp_path / "more.txt", 100, 3)
+    with pytest.raises(UsageError, match="has ngrams 3, which cannot become 2; leave out --ngrams"):
+        train(data, tmp_path / "x", continue_from=bundles["ngrams"], ngrams=2)
+    with pytest.raises(UsageError, match="is a ngrams model, not fasttext"):
+        train(data, tmp_path / "x", continue_from=bundles["ngrams"], model="fasttext")
+    train(data, tmp_path / "x", continue_from=bundles["ngrams-small"])
+
+
+def test_the_face_of_the_package(bundles, tmp_path):
+    """The rooms ``train`` and ``evaluate`` do not hide the functions of that name."""
+    import manyhands
+
+    data = write_labelled(tmp_path / "train.txt", 300)
+    for number in range(2):
+        trained = manyhands.train(data, tmp_path / str(number))
+        assert manyhands.evaluate(tmp_path / str(number), data).accuracy > 0.9
+    assert manyhands.load_bundle(tmp_path / "0").labels == trained.bundle.labels

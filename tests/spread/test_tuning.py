@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -258,9 +258,8 @@ def test_size_judges_the_small_model(tmp_path: Path, monkeypatch: pytest.MonkeyP
         facts = {**bundle.config.facts, "labels": bundle.labels}
         return type(bundle)(bundle.config, type(bundle.model).from_parts(facts, arrays))
 
-    stand_in = ModuleType("quantize")
-    stand_in.quantized = forgetful
-    monkeypatch.setitem(sys.modules, "manyhands.models.quantize", stand_in)
+    monkeypatch.setattr("manyhands.spread.search.quantized", forgetful)
+    monkeypatch.setattr("manyhands.spread.tuning.quantized", forgetful)
     data = prepared(tmp_path / "raw")
     tuned = tune(data, out=tmp_path / "best", size="2MB", trials=2, **FAST)
     assert sizes == [2 << 20] * 3 and 0.4 < tuned.score < 0.6

@@ -90,7 +90,7 @@ def test_it_stops_when_validation_no_longer_improves_and_keeps_the_best():
 
 
 def test_a_loss_that_is_no_number_stops_it():
-    with pytest.raises(InputError, match="the loss became nan in epoch 1 after 320 rows; lower --rate"):
+    with pytest.raises(InputError, match="the loss became nan in epoch 1 after 0 rows; lower --rate"):
         run(Recorder(float("nan")))
 
 
@@ -170,3 +170,21 @@ def test_balanced_weights_make_classes_equal():
     weights = with_class_weights(few, FrameSettings(class_weights="balanced")).weights
     sums = np.bincount(few.labels.ids, weights)
     assert np.allclose(sums, len(keep) / 3, rtol=1e-3)
+
+
+class BreaksOff(Recorder):
+    """A learner in which something breaks inside a round."""
+
+    def learn(self, block: int, rate: float, seed: int) -> Loss:
+        if len(self.calls) == 40:
+            raise MemoryError
+        return super().learn(block, rate, seed)
+
+
+def test_a_state_inside_a_round_says_so():
+    """Its weights are ahead of it: a checkpoint of both would not be exact."""
+    state = State()
+    with pytest.raises(MemoryError):
+        run(BreaksOff(), state=state)
+    assert not state.whole
+    assert state.seen == 320

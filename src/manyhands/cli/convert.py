@@ -32,9 +32,11 @@ def convert(
     An ONNX file begins at feature numbers: texts become these in manyhands, by
     manyhands.models.space.Featuriser.
     """
-    from manyhands.models.bundle import open_bundle
     from manyhands.models.convert import convert as write
+    from manyhands.models.saving import load_bundle
 
-    files = write(open_bundle(bundle), to, out or f"{Path(bundle).resolve().name}.{to}", overwrite=overwrite)
+    files = write(
+        load_bundle(bundle), to, out or f"{Path(bundle).name or 'bundle'}.{to}", overwrite=overwrite
+    )
     for file in files:
         typer.echo(file, err=file == "-")

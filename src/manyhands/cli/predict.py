@@ -15,8 +15,10 @@ def add_to(app: typer.Typer) -> None:
 def predict(
     bundle: BundleArgument,
     sources: Annotated[
-        list[str] | None, typer.Argument(help="Raw files; standard input, a text a line, if none are named.")
+        list[str] | None,
+        typer.Argument(help="A prepared dataset, or raw files; standard input, a text a line, if none."),
     ] = None,
+    split: Annotated[str, typer.Option(help="Of a dataset: test, valid or train.")] = "test",
     top: Annotated[int, typer.Option(help="Show so many labels, the likeliest first.")] = 1,
     at: Annotated[float | None, typer.Option(help="Show only labels that are at least so likely.")] = None,
     format: Format = "auto",  # noqa: A002
@@ -32,5 +34,9 @@ def predict(
     opened = load_bundle(bundle)
     reading = given(format=format, text_field=text_field)
     with watch() as progress:
-        for scores in score(opened, sources or ["-"], threads=threads, reading=reading, progress=progress):
-            typer.echo("\n".join(lines(opened, scores, top, at, as_json)))
+        found = score(
+            opened, sources or ["-"], split=split, threads=threads, reading=reading, progress=progress
+        )
+        for scores in found:
+            for line in lines(opened, scores, top, at, as_json):
+                typer.echo(line)

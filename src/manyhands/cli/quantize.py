@@ -20,12 +20,8 @@ def quantize(
 ) -> None:
     """Keep the features that matter most, with codes of a byte in place of their numbers."""
     from manyhands.machine import parse_size
-    from manyhands.models.quantize import quantized
-    from manyhands.models.saving import load_bundle, record_of, write_bundle
+    from manyhands.models.quantize import quantize_bundle
 
-    opened = load_bundle(bundle)
-    small = quantized(opened, parse_size(size))
-    record = {**record_of(opened), "quantized": size}
-    write_bundle(small, out, record, overwrite=overwrite)
+    small = quantize_bundle(bundle, out, parse_size(size), overwrite=overwrite)
     stored = sum(array.nbytes for array in (small.stored or {}).values())
     typer.echo(f"{out}: {amount(stored, 'B')} of arrays; see how good it is with: manyhands evaluate {out} …")

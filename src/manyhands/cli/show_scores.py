@@ -22,6 +22,8 @@ def show(report_facts: dict[str, Any]) -> None:
             "such a label counts as wrong",
             soft_wrap=True,
         )
+    if facts.get("left_out"):
+        console.print(f"{facts['left_out']:,} rows without a text or a label are not judged", soft_wrap=True)
     for k, found in facts["at"].items():
         console.print(f"P@{k} {found['precision']:.4f}, R@{k} {found['recall']:.4f}", soft_wrap=True)
     console.print(_labels(labels))

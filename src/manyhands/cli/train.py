@@ -119,6 +119,10 @@ def train(
                 **settings,
             )
     except interrupt.Interrupt:
+        from manyhands.train.checkpoint import FILE, checkpoint_folder
+
+        if not (checkpoint_folder(out) / FILE).is_file():
+            raise
         raise ResumableError("interrupted; go on with the same command and --resume") from None
     if as_json:
         typer.echo(json.dumps(trained.record))

@@ -35,6 +35,8 @@ def lesson_of(dataset: Dataset, split: str) -> Lesson:
     names = dataset.label_names
     if not names:
         raise InputError(f"{dataset.folder} has no labels; prepare it with --labels as-is, polarity or stars")
+    if len(rows.labels) and not 0 <= int(rows.labels.min()) <= int(rows.labels.max()) < len(names):
+        raise InputError(f"the labels of {dataset.folder} are damaged; prepare the dataset again")
     specials = pa.array([""] * FIRST_WORD, pa.large_string())
     letters = from_arrow(pa.concat_arrays([specials, dataset.vocabulary.words]))
     corpus = Corpus(rows.take, len(rows), rows.tokens, letters)
@@ -50,7 +52,6 @@ class RawLesson:
 
     lesson: Lesson
     scheme: LabelScheme
-    left_out: int  # rows without a text or a label that could be used
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def read_lesson(
     labels = _labels(np.concatenate([piece.labels for piece in pieces]), classes)
     weights = np.concatenate([piece.weights for piece in pieces])
     left_out = sum(piece.left_out for piece in pieces)
-    return RawLesson(Lesson(corpus, labels, weights), reader.scheme, left_out)
+    return RawLesson(Lesson(corpus, labels, weights, left_out), reader.scheme)
 
 
 class _LessonReader:
@@ -104,7 +105,7 @@ class _LessonReader:
 
     def _settle(self, source: Source, name: str) -> None:
         """Decide on the labels by the first file."""
-        if not source.labelled:
+        if not source.labelled or self.scheme == "none":
             raise InputError(f"{name} has no labels; give files that have, or a prepared dataset")
         if self.book is None:
             if self.scheme == "auto":

@@ -35,6 +35,7 @@ class Report:
     at: dict[str, dict[str, float]]
     unknown_labels: int
     threshold: float | None
+    left_out: int = 0  # rows of the input that had no text or no label to judge by
 
     def facts(self) -> dict[str, Any]:
         return asdict(self)

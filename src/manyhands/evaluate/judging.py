@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from fsspec.core import url_to_fs
@@ -30,7 +31,7 @@ def judge(
     known = lesson.with_names(model.labels)
     scores = model.scores(known.corpus, threads)
     labels = known.labels
-    if labels.several:
+    if labels.several or model.several:
         return evaluate_several(
             scores, labels.ids, labels.offsets, model.labels, threshold=threshold, top=top or (1, 3, 5)
         )
@@ -54,7 +55,8 @@ def evaluate(
     names = [os.fspath(name) for name in ([data] if isinstance(data, str | os.PathLike) else data)]
     resources = resources_for(memory, threads)
     lesson = rows_to_judge_by(opened, names, split, reading or {}, resources, progress or Silent())
-    return judge(opened.model, lesson, threshold=threshold, top=top, threads=resources.threads)
+    report = judge(opened.model, lesson, threshold=threshold, top=top, threads=resources.threads)
+    return replace(report, left_out=lesson.left_out)
 
 
 def rows_to_judge_by(

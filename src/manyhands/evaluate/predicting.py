@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from manyhands.data.texts import texts_of_files
 from manyhands.errors import UsageError
-from manyhands.machine import cores
+from manyhands.evaluate.judging import is_dataset, rows_to_judge_by
+from manyhands.machine import cores, resources_for
 from manyhands.models.bundle import Bundle
 from manyhands.models.learner import Scores
 from manyhands.parallel import in_order
@@ -24,12 +25,17 @@ def predict(
     bundle: Bundle,
     sources: StrPath | Sequence[StrPath],
     *,
+    split: str = "test",
     threads: int | None = None,
     reading: dict[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Scores]:
-    """The probability of each label for each row, many rows at a time."""
+    """The probability of each label for each row, many rows at a time; of a dataset, those of a split."""
     names = [os.fspath(n) for n in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
+    if is_dataset(names):
+        resources = resources_for(None, threads)
+        lesson = rows_to_judge_by(bundle, names, split, reading or {}, resources, progress or Silent())
+        return iter([bundle.model.scores(lesson.corpus, resources.threads)])
     settings = PrepareSettings.checked(**{**(reading or {}), "labels": "none"})
     return in_order(bundle.scores, texts_of_files(names, settings, progress or Silent()), threads or cores())
 

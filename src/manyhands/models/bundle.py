@@ -67,10 +67,14 @@ class Bundle:
     def normaliser(self) -> Normaliser:
         return Normaliser(self.config.text)
 
+    @property
+    def has_vocabulary(self) -> bool:
+        return self.folder is not None and (self.folder / "vocabulary.tsv").is_file()
+
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The words of the training rows, where the bundle kept them."""
-        if self.folder is None or not (self.folder / "vocabulary.tsv").is_file():
+        if self.folder is None or not self.has_vocabulary:
             raise InputError("this bundle keeps no vocabulary; take the model it was made from")
         return Vocabulary.load(self.folder)
 
@@ -131,9 +135,9 @@ def open_bundle(path: str | Path) -> Bundle:
     arrays, _ = read_tensors(folder / TENSORS)
     try:
         model = model_of(config, arrays)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, MemoryError) as error:
         raise InputError(f"{folder} is no sound bundle: {type(error).__name__} {str(error)[:80]}") from None
-    return Bundle(config, model, folder)
+    return Bundle(config, model, folder, arrays if PACKED in config.facts else None)
 
 
 def model_of(config: BundleConfig, arrays: Arrays) -> Any:

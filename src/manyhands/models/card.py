@@ -5,6 +5,7 @@ from typing import Any
 from manyhands.models.bundle import BundleConfig
 
 SHOWN_LABELS = 20
+PUNCTUATION = {"token": "a token of its own", "drop": "left out", "keep": "left where it stands"}
 
 
 def model_card(config: BundleConfig, record: dict[str, Any]) -> str:
@@ -19,7 +20,7 @@ def model_card(config: BundleConfig, record: dict[str, Any]) -> str:
         f"Labels: {labels}.",
         "",
         f"Texts are read as {'small letters' if text.lower else 'they are written'}; punctuation is "
-        f"{'a token of its own' if text.punctuation == 'token' else 'left out'}.",
+        f"{PUNCTUATION[text.punctuation]}.",
         "",
         *_scores(record),
         "## Use",
@@ -39,7 +40,9 @@ def _scores(record: dict[str, Any]) -> list[str]:
     rows = []
     for split in ("valid", "test"):
         scores = record.get("scores", {}).get(split)
-        best = scores[record["scores"]["best_epoch"] - 1] if isinstance(scores, list) else scores
+        best = scores
+        if isinstance(scores, list):
+            best = scores[record["scores"].get("best_epoch", len(scores)) - 1]
         if best:
             rows.append(
                 f"| {split} | {best['accuracy']:.4f} | {best['macro_f1']:.4f} | {best['micro_f1']:.4f} |"

@@ -44,7 +44,8 @@ def convert(bundle: Bundle, to: str, out: str, *, overwrite: bool = False) -> li
 
 
 def _to_safetensors(bundle: Bundle, out: str) -> None:
-    arrays = {name: np.ascontiguousarray(array) for name, array in bundle.model.arrays().items()}
+    stored = bundle.stored or bundle.model.arrays()
+    arrays = {name: np.ascontiguousarray(array) for name, array in stored.items()}
     data = save(arrays, {"format": "manyhands", "config": bundle.config.model_dump_json()})
     with writing(out) as file:
         file.write(data)

@@ -29,7 +29,6 @@ from manyhands.text.lesson import Lesson
 LEAST_SCALE = 0.05  # what tells nothing by itself may still matter beside others
 SMOOTHING = 1.0
 BLOCKS_AT_ONCE = 64
-MOST_LABELS = 1 << 20
 
 
 class NgramsSettings(NgramSettings):
@@ -62,7 +61,7 @@ class NgramsModel:
 
     @property
     def several(self) -> bool:
-        return self.loss != "softmax"
+        return self.loss == "one-vs-all"
 
     def scores(self, corpus: Corpus, threads: int = 1) -> Scores:
         return score_rows(self.space, corpus, len(self.labels), self._score, threads)
@@ -102,6 +101,7 @@ class NgramsModel:
         labels, loss, table, bias = facts["labels"], facts["loss"], arrays["table"], arrays["bias"]
         columns = _columns(len(labels), loss)
         right = table.shape == (len(space), 1 + columns) and bias.shape == (columns,)
+        right = right and (len(labels) > 1 or loss != "softmax")  # the kernel writes two for one column
         if not right or table.dtype != np.float32 or bias.dtype != np.float32 or loss not in LOSSES:
             raise InputError("the weights do not fit the labels and features of the model")
         return cls(labels, loss, space, table, bias)
@@ -140,7 +140,7 @@ class Ngrams:
         space = find_features(lesson.corpus, slotting, settings.min_count, resources.threads)
         if previous:
             space = extended(previous.space, space)
-        refuse_if_too_large(len(space) * 4 * (4 + 2 * len(names)), resources)
+        refuse_if_too_large(len(space) * 4 * (3 * len(names) + 8), resources)
         learner = cls(names, loss, space)
         feed = FeatureFeed(space, lesson, settings.seed, resources, progress)
         learner._scale(feed, lesson, resources.threads)

@@ -60,7 +60,8 @@ def unpack(facts: dict[str, Any], arrays: Arrays, slots: int) -> Arrays:
     places = unpack_slots(arrays["slots"], slots)
     groups: Groups = [(int(first), int(last)) for first, last in packed["groups"]]
     width = groups[-1][1]
-    if not 0 < width <= 1 << 20 or any(not 0 <= first < last <= width for first, last in groups):
+    joined = [first for first, _ in groups] == [0, *(last for _, last in groups[:-1])]
+    if not joined or not 0 < width <= 1 << 20 or any(last <= first for first, last in groups):
         raise InputError("the packed features are not described as they should be")
     table = np.zeros((len(places), width), np.float32)
     for number, (first, last) in enumerate(groups):
@@ -69,7 +70,8 @@ def unpack(facts: dict[str, Any], arrays: Arrays, slots: int) -> Arrays:
         scaled = packed["scaled"]
         if type(scaled) is not int or not 0 <= scaled <= width:
             raise InputError("the packed features are not described as they should be")
-        table[:, scaled:] *= _decoded(arrays, "norm", len(places), 1)
+        with np.errstate(over="ignore"):  # of a damaged file
+            table[:, scaled:] *= _decoded(arrays, "norm", len(places), 1)
     known = np.zeros(-(-slots // 64) * 64, np.uint8)
     known[places] = 1
     plain = {

@@ -13,6 +13,7 @@ from manyhands.models.fasttext import FastTextModel
 from manyhands.models.learner import Arrays
 from manyhands.models.ngrams import NgramsModel
 from manyhands.models.packed import CENTROIDS, PACKED, Groups, pack_slots
+from manyhands.models.saving import StrPath, load_bundle, record_of, write_bundle
 
 OVERHEAD_BYTES = 16 << 10  # card, record, checksums and the head of the file
 SAMPLE_ROWS = 20_000
@@ -22,6 +23,23 @@ LEAST_NORM = np.float32(1e-12)
 SLOT_BYTES = 1.25  # what a slot takes at first guess
 
 Table = npt.NDArray[np.float32]
+
+
+def quantize_bundle(path: StrPath, out: StrPath, size_bytes: int, *, overwrite: bool = False) -> Bundle:
+    """Write a small copy of a bundle. The scores in its record are those of the model it was made from."""
+    full = load_bundle(path)
+    old = record_of(full)
+    record: dict[str, Any] = {name: old[name] for name in ("model", "data") if name in old}
+    record |= {"quantized": {"bytes": size_bytes, "scores_of_full_model": _last_scores(old)}}
+    small = quantized(full, size_bytes)
+    write_bundle(small, out, record, overwrite=overwrite)
+    return small
+
+
+def _last_scores(record: dict[str, Any]) -> dict[str, Any] | None:
+    scores = record.get("scores")
+    found = scores.get("test") if isinstance(scores, dict) else None
+    return found if isinstance(found, dict) else None
 
 
 def quantized(bundle: Bundle, size_bytes: int) -> Bundle:
@@ -37,7 +55,8 @@ def quantized(bundle: Bundle, size_bytes: int) -> Bundle:
     rest = {key: a for key, a in arrays.items() if key != name and not key.startswith("feature_")}
     scaled = int(isinstance(model, NgramsModel))  # the first column there is a scale, apart from the rest
     layout = _Layout(name, scaled, _groups(table.shape[1], scaled))
-    fixed = OVERHEAD_BYTES + len(bundle.config.model_dump_json()) + CENTROIDS * 4 * (table.shape[1] + 1)
+    config_bytes = len(bundle.config.model_dump_json(indent=1).encode())
+    fixed = OVERHEAD_BYTES + config_bytes + CENTROIDS * 4 * (table.shape[1] + 1)
     room = size_bytes - fixed - sum(array.nbytes for array in rest.values())
     count = min(int(room / (layout.codes + SLOT_BYTES)), len(table))
     if count < 1:
@@ -46,6 +65,8 @@ def quantized(bundle: Bundle, size_bytes: int) -> Bundle:
     packed = _packed(table, slots, order[:count], layout)
     while (over := _feature_bytes(packed) - room) > 0:
         count -= over // (layout.codes + 1) + 1
+        if count < 1:
+            raise UsageError(f"--size is too small: {size_bytes:,} bytes leave no room for a feature")
         packed = _packed(table, slots, order[:count], layout)
     facts = {**bundle.config.facts, PACKED: layout.facts()}
     config = bundle.config.model_copy(update={"facts": facts})

@@ -1,5 +1,7 @@
 """How many slots a model over n-grams takes, and whether it fits into memory."""
 
+import numpy as np
+
 from manyhands.errors import UsageError
 from manyhands.records import Resources
 from manyhands.settings import NgramSettings
@@ -12,15 +14,17 @@ SLOTS_PER_WORD = 16  # words seldom share a slot
 
 def slotting_for(settings: NgramSettings, corpus: Corpus, resources: Resources) -> Slotting:
     """As many slots as were asked for, or as the corpus can fill, whichever is less."""
+    _, once = np.unique(corpus.hashes, return_index=True)  # threads may have numbered a word twice
+    words, letters_in_words = len(once), int(corpus.words.lengths()[once].sum())
     asked = (settings.buckets - 1).bit_length()
     filled = (corpus.tokens * (settings.ngrams - 1)).bit_length()
     letters = settings.letters
     slotting = Slotting(
         ngrams=settings.ngrams,
-        word_bits=_between((len(corpus.words) * SLOTS_PER_WORD).bit_length(), MOST_WORD_BITS),
+        word_bits=_between((words * SLOTS_PER_WORD).bit_length(), MOST_WORD_BITS),
         ngram_bits=_between(filled, asked),
         chars=letters,
-        char_bits=_between((corpus.words.size * (letters[1] - letters[0] + 1)).bit_length(), asked),
+        char_bits=_between((letters_in_words * (letters[1] - letters[0] + 1)).bit_length(), asked),
     )
     refuse_if_too_large(slotting.slots * min(resources.threads, 8), resources)
     return slotting

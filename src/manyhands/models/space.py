@@ -38,10 +38,6 @@ class Features:
     times: Bytes
     offsets: Ints
 
-    @property
-    def nbytes(self) -> int:
-        return self.ids.nbytes + self.times.nbytes + self.offsets.nbytes
-
 
 @dataclass(frozen=True)
 class FeatureSpace:

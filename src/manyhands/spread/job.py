@@ -1,5 +1,6 @@
 """A training job: frozen, so that any worker can be given it and come to the same start."""
 
+import hashlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,14 @@ import numpy.typing as npt
 
 from manyhands.catalog import MODELS, load
 from manyhands.errors import InputError, UsageError
+from manyhands.models.bundle import IMPORTED, Bundle, BundleConfig
 from manyhands.models.learner import Model
 from manyhands.records import Resources, Traffic
 from manyhands.settings import FrameSettings, ModelSettings
 from manyhands.text.lesson import Lesson
 from manyhands.train.fit import State
+
+SHAPE = ("ngrams", "chars", "buckets", "dim", "loss")
 
 
 @dataclass(frozen=True)
@@ -28,10 +32,13 @@ class Job:
     checkpoint: Path | None = None
     resume: bool = False
 
-    def identity(self, lesson: Lesson) -> dict[str, Any]:
+    def identity(self, lesson: Lesson, valid: Lesson | None) -> dict[str, Any]:
         """All that decides what comes out: a checkpoint fits this and nothing else."""
         frame = self.frame.model_dump(exclude={"checkpoint_seconds"})
-        return {"model": self.model, "data": lesson.fingerprint, **frame, **self.settings.model_dump()}
+        continued = None if self.previous is None else _digest(self.previous)
+        held_out = None if valid is None else valid.fingerprint
+        origin = {"data": lesson.fingerprint, "validation rows": held_out, "continued bundle": continued}
+        return {"model": self.model, **origin, **frame, **self.settings.model_dump()}
 
 
 @dataclass(frozen=True)
@@ -59,15 +66,13 @@ def job_for(
     settings: dict[str, Any],
     resources: Resources,
     *,
-    previous: tuple[str, Model] | None = None,
+    previous: Bundle | None = None,
     checkpoint: Path | None = None,
     resume: bool = False,
 ) -> Job:
     """Check all settings, and who each belongs to: the model or the frame around it."""
-    if previous is not None and previous[0] != model:
-        raise UsageError(
-            f"the bundle to continue from is a {previous[0]} model, not {model}; pass --model {previous[0]}"
-        )
+    if previous is not None:
+        settings = _inherited(model, settings, previous.config)
     frame = {name: value for name, value in settings.items() if name in FrameSettings.model_fields}
     own = {name: value for name, value in settings.items() if name not in frame}
     return Job(
@@ -75,10 +80,29 @@ def job_for(
         settings=load(MODELS, "model", model).Settings.checked(**own),
         frame=FrameSettings.checked(**frame),
         resources=resources,
-        previous=previous[1] if previous else None,
+        previous=previous.model if previous else None,
         checkpoint=checkpoint,
         resume=resume,
     )
+
+
+def _inherited(model: str, settings: dict[str, Any], previous: BundleConfig) -> dict[str, Any]:
+    """What shapes a model cannot be changed when it is continued."""
+    if previous.model == IMPORTED:
+        raise UsageError("an imported model cannot be continued; train a new one")
+    if previous.model != model:
+        raise UsageError(
+            f"the bundle to continue from is a {previous.model} model, not {model}; "
+            f"pass --model {previous.model}"
+        )
+    shape = {name: previous.settings[name] for name in SHAPE if name in previous.settings}
+    for name, value in shape.items():
+        if settings.get(name, value) != value:
+            raise UsageError(
+                f"the bundle to continue from has {name} {value}, which cannot become {settings[name]}; "
+                f"leave out --{name.replace('_', '-')}"
+            )
+    return {**settings, **shape}
 
 
 def with_class_weights(lesson: Lesson, frame: FrameSettings) -> Lesson:
@@ -112,3 +136,12 @@ def continued_labels(lesson: Lesson, previous: Model | None) -> Lesson:
 def check_weights(lesson: Lesson) -> None:
     if not lesson.weights.sum() > 0:
         raise InputError("the weights of all rows to train on are 0")
+
+
+def _digest(model: Model) -> str:
+    """The same for the same weights."""
+    sums = hashlib.sha256()
+    for name, array in sorted(model.arrays().items()):
+        sums.update(name.encode())
+        sums.update(np.ascontiguousarray(array).data)
+    return sums.hexdigest()[:16]

@@ -28,7 +28,7 @@ def run(
     lesson = continued_labels(with_class_weights(lesson, job.frame), job.previous)
     kind: type[Learner] = load(MODELS, "model", job.model)
     learner, feed = kind.begin(job.settings, lesson, job.previous, job.resources, progress)
-    keeper = _keeper(job, lesson, learner)
+    keeper = _keeper(job, lesson, valid, learner)
     state = keeper.restore() if keeper and job.resume else State()
     plan = Plan(
         epochs=job.settings.epochs,
@@ -53,7 +53,7 @@ def run(
             progress=progress,
         )
     except BaseException:  # an interrupt above all: what was learnt is not lost
-        if keeper and state.seen:
+        if keeper and state.seen and state.whole:
             keeper.save(state)
         raise
     for name, array in learner.weights().items():
@@ -62,10 +62,10 @@ def run(
     return Outcome(learner.model(), state, traffic, "single", 1)
 
 
-def _keeper(job: Job, lesson: Lesson, learner: Learner) -> Keeper | None:
+def _keeper(job: Job, lesson: Lesson, valid: Lesson | None, learner: Learner) -> Keeper | None:
     if job.checkpoint is None:
         return None
-    return Keeper(job.checkpoint, job.identity(lesson), learner, job.frame.checkpoint_seconds)
+    return Keeper(job.checkpoint, job.identity(lesson, valid), learner, job.frame.checkpoint_seconds)
 
 
 def _tell(state: State, *listeners: Watch | None) -> None:

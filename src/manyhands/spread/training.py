@@ -40,7 +40,6 @@ class Material:
     text: TextSettings
     scheme: LabelScheme
     vocabulary: Vocabulary | None  # None where it has yet to be counted
-    left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def train(
         model,
         settings,
         resources,
-        previous=(previous.config.model, previous.model) if previous else None,
+        previous=previous,
         checkpoint=folder,
         resume=resume,
     )
@@ -106,9 +105,10 @@ def _material(
 ) -> Material:
     if not is_dataset(names):
         text = previous.config.text if previous else TextSettings()
-        settings = PrepareSettings.checked(**{"text": text, **reading})
+        known = {"labels": previous.config.label_scheme} if previous else {}
+        settings = PrepareSettings.checked(**{"text": text, **known, **reading})
         raw = read_lesson(names, settings, resources, progress)
-        return Material(raw.lesson, None, None, settings.text, raw.scheme, None, raw.left_out)
+        return Material(raw.lesson, None, None, settings.text, raw.scheme, None)
     if reading:
         raise UsageError(
             f"--{next(iter(reading)).replace('_', '-')} is for raw files; {names[0]} is prepared already"
@@ -117,6 +117,11 @@ def _material(
     text = dataset.manifest.settings.text
     if previous and text != previous.config.text:
         raise InputError(f"{names[0]} was prepared with other text settings than the bundle to continue from")
+    if previous and dataset.manifest.labels.scheme != previous.config.label_scheme:
+        raise InputError(
+            f"the labels of {names[0]} are {dataset.manifest.labels.scheme}, those of the bundle to continue "
+            f"from {previous.config.label_scheme}; prepare it with --labels {previous.config.label_scheme}"
+        )
     lessons = [lesson_of(dataset, split) for split in SPLITS]
     train_rows, valid, test = (lesson if len(lesson) else None for lesson in lessons)
     if train_rows is None:
@@ -130,7 +135,7 @@ def _vocabulary(material: Material, previous: Bundle | None, threads: int) -> Vo
     new = material.vocabulary
     if new is None:
         new = counted(material.train.corpus.words, word_counts(material.train.corpus, threads))
-    if previous is None or previous.folder is None:
+    if previous is None or not previous.has_vocabulary:
         return new
     return together(previous.vocabulary, new)
 
@@ -172,7 +177,7 @@ def record_of(job: Job, material: Material, outcome: Outcome, seconds: float) ->
             "fingerprint": material.train.fingerprint,
             "rows": len(material.train),
             "tokens": corpus.tokens,
-            "left_out": material.left_out,
+            "left_out": material.train.left_out,
         },
         "seconds": round(seconds, 3),
         "learning_seconds": round(state.seconds, 3),

@@ -1,13 +1,16 @@
 """Named arrays in one file, in the safetensors format; read by mapping the file, with every size checked."""
 
+import errno
 import json
 import mmap
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from manyhands.errors import InputError
@@ -25,7 +28,12 @@ MOST_DIMENSIONS = 4
 
 def write_tensors(path: Path, arrays: Arrays, facts: dict[str, str] | None = None) -> None:
     """Write the arrays to the disk itself. ``facts`` are kept in the file's head."""
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path, facts)
+    try:
+        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path, facts)
+    except SafetensorError as error:  # a full disk, in all likelihood; it tells of it as text
+        code = re.search(r"os error (\d+)", str(error))
+        number = int(code[1]) if code else errno.EIO
+        raise OSError(number, os.strerror(number), str(path)) from None
     path.chmod(0o644)
     flush(path)
 

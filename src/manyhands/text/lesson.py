@@ -50,6 +50,7 @@ class Lesson:
     corpus: Corpus
     labels: Labels
     weights: npt.NDArray[np.float32]
+    left_out: int = 0  # rows of the input without a text or a label that could be used
 
     def check_trainable(self, continued: bool = False) -> None:
         """Two labels at least; ``continued``, one will do, as the model has met the others before."""
@@ -67,7 +68,7 @@ class Lesson:
         place = {name: number for number, name in enumerate(names)}
         new = np.array([place.get(name, UNKNOWN) for name in self.labels.names] + [UNKNOWN], np.int32)
         labels = Labels(new[self.labels.ids], self.labels.offsets, names, self.labels.several)
-        return Lesson(self.corpus, labels, self.weights)
+        return Lesson(self.corpus, labels, self.weights, self.left_out)
 
     def __len__(self) -> int:
         return len(self.corpus)

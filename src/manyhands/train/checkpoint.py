@@ -3,9 +3,8 @@
 import hashlib
 import json
 import os
-import shutil
 import time
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from manyhands.errors import InputError, UsageError
 from manyhands.models.learner import Learner, Loss
-from manyhands.storage.files import flush
+from manyhands.storage.files import flush, reading
 from manyhands.storage.tensors import read_tensors, write_tensors
 from manyhands.train.fit import State
 
@@ -25,7 +24,8 @@ BEST = "best."
 
 def checkpoint_folder(out: str) -> Path:
     """Beside a local run; in the user's cache for one that will stand elsewhere."""
-    filesystem, path = url_to_fs(out)
+    with reading(out):
+        filesystem, path = url_to_fs(out)
     if isinstance(filesystem, LocalFileSystem):
         final = Path(path).resolve()
         return final.parent / f".{final.name}.checkpoint"
@@ -52,7 +52,8 @@ class Keeper:
 
     def save(self, state: State) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        facts = {**asdict(state), "best": None, "loss": list(state.loss)}
+        left_out = ("best", "whole")
+        facts = {f.name: getattr(state, f.name) for f in fields(state) if f.name not in left_out}
         arrays = {**self._learner.weights(), **{BEST + name: array for name, array in state.best.items()}}
         new = self.folder / f"{FILE}.new"
         write_tensors(new, arrays, {"state": json.dumps(facts), "job": json.dumps(self._job, sort_keys=True)})
@@ -71,6 +72,8 @@ class Keeper:
             known = json.loads(facts["state"])
             state = State(**{**known, "loss": Loss(*known["loss"]), "best": {}})
             for name, array in self._learner.weights().items():
+                if arrays[name].shape != array.shape:
+                    raise ValueError(f"{name} has another shape")
                 array[...] = arrays[name]
             state.best = {
                 name.removeprefix(BEST): np.array(array)
@@ -80,9 +83,6 @@ class Keeper:
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path} is damaged ({error}); remove it and train again") from None
         return state
-
-    def forget(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _refuse_another_job(then: dict[str, Any], now: dict[str, Any]) -> None:

@@ -46,6 +46,7 @@ class State:
     history: list[dict[str, Any]] = field(default_factory=list)
     best_epoch: int = 0
     best: Arrays = field(default_factory=dict)
+    whole: bool = True  # False inside a round, when the weights are ahead of what is said here
 
     def done(self, plan: Plan) -> bool:
         patient = not self.best_epoch or self.epoch - self.best_epoch < plan.patience
@@ -69,12 +70,13 @@ def fit(
         while not state.done(plan):
             progress.stage(f"epoch {state.epoch + 1} of {plan.epochs}", _rows(feed), "rows")
             for blocks in _rounds(len(feed), plan.seed, state.epoch)[state.round :]:
-                began = time.monotonic()
+                began, state.whole = time.monotonic(), False
                 work = _with_rates(blocks, feed, plan, state)
                 losses = list(hands.map(lambda item: learner.learn(feed.block(item[0]), *item[1:]), work))
-                state.seen += exchange.round(learner, sum(feed.rows(block) for block in blocks))
                 state.loss = _added(state, losses)
+                state.seen += exchange.round(learner, sum(feed.rows(block) for block in blocks))
                 state.round += 1
+                state.whole = True
                 state.seconds += time.monotonic() - began
                 keep(state)
                 progress.advance(state.seen - state.epoch * _rows(feed), f"loss {state.loss.mean:.4f}")

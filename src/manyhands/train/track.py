@@ -55,7 +55,8 @@ def _writer(folder: Path) -> Any:
         from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415
     except ImportError:
         raise missing_extra("tensorboard", "track") from None
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)  # of a run that was given up, or is told again from its start
+    folder.mkdir(parents=True)
     return EventFileWriter(str(folder))
 
 
