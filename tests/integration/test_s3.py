@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import need, reviews
+from tests.tasks import write_labelled
 
 import manyhands
 from manyhands.errors import InputError, UsageError
@@ -132,3 +133,18 @@ def test_synthetic_reviews_into_a_bucket(bucket: str) -> None:
     manyhands.sample(2000, f"{bucket}/sample.jsonl.gz", seed=4)
     dataset = manyhands.prepare(f"{bucket}/sample.jsonl.gz", f"{bucket}/prepared/two")
     assert dataset.manifest.ledger.read == 2000
+
+
+def test_a_model_from_a_bucket_to_a_bucket(bucket: str, tmp_path: Path) -> None:
+    import fsspec
+
+    with fsspec.open(f"{bucket}/train.txt", "w") as file:
+        file.write(write_labelled(tmp_path / "train.txt", 1000).read_text())
+    trained = manyhands.train(f"{bucket}/train.txt", f"{bucket}/runs/one", deterministic=True)
+    manyhands.train(tmp_path / "train.txt", tmp_path / "here", deterministic=True)
+    far, here = (manyhands.load_bundle(place) for place in (f"{bucket}/runs/one", tmp_path / "here"))
+    assert far.predict(["great food", "awful"]) == here.predict(["great food", "awful"])
+    assert trained.record["data"]["rows"] == 1000
+    assert manyhands.evaluate(f"{bucket}/runs/one", f"{bucket}/train.txt").accuracy > 0.97
+    with pytest.raises(UsageError, match="exists already"):
+        manyhands.train(f"{bucket}/train.txt", f"{bucket}/runs/one")

@@ -18,7 +18,7 @@ from manyhands.models.losses import (
     shuffled,
     sigmoid,
 )
-from manyhands.models.space import Numbers
+from manyhands.models.space_kernels import Numbers
 from manyhands.text.hashing import mix
 
 ONE = np.uint64(1)

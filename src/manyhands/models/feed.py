@@ -14,6 +14,7 @@ from manyhands.text.lesson import Lesson
 LEAST_ROWS, MOST_ROWS = 128, 1024
 BLOCKS = 128  # where there are rows enough: threads finish a round together, the rate falls smoothly
 BYTES_PER_FEATURE = 5
+LETTERS_A_WORD = 6  # with the marks of its begin and end
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,14 @@ class FeatureFeed:
         self._rows = [order[start : start + size] for start in range(0, len(order), size)]
         self._kept: list[Block] | None = None
         # Half of the memory may hold features; the model and the texts take the rest.
-        if self.most_bytes(space.slotting.ngrams, lesson) <= resources.memory_bytes // 2:
+        if self._most_bytes(space, lesson) <= resources.memory_bytes // 2:
             self._kept = self._make_all(resources.threads, progress)
 
     @staticmethod
-    def most_bytes(ngrams: int, lesson: Lesson) -> int:
-        return lesson.corpus.tokens * ngrams * BYTES_PER_FEATURE
+    def _most_bytes(space: FeatureSpace, lesson: Lesson) -> int:
+        least, most = space.slotting.chars
+        a_token = space.slotting.ngrams + (LETTERS_A_WORD * (most - least + 1) if most else 0)
+        return lesson.corpus.tokens * a_token * BYTES_PER_FEATURE
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -17,7 +17,7 @@ from manyhands.models.losses import (
     shuffled,
     sigmoid,
 )
-from manyhands.models.space import Numbers
+from manyhands.models.space_kernels import Numbers
 
 LEAST_LENGTH = np.float32(1e-9)
 BIAS_SHARE = np.float32(0.1)  # every row moves the bias: it needs smaller steps

@@ -16,18 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.errors import InputError
-from manyhands.kernel import AHEAD, Bytes, Hashes, Ints, frozen, kernel, prefetch
+from manyhands.kernel import Bytes, Hashes, Ints, frozen
+from manyhands.models import space_kernels as kernels
+from manyhands.models.space_kernels import Numbers
 from manyhands.parallel import side_by_side
 from manyhands.text.corpus import Corpus
 from manyhands.text.ngrams import Letters, Slots, Slotting, row_slots
 
-Numbers = npt.NDArray[np.uint32]
-
 ROWS_AT_ONCE = 2048
 ARENA_FEATURES = 1 << 23
 MOST_COUNTERS = 8  # threads that count, each in a table of its own
-WORD_BITS = np.uint64(6)
-LOW6, ONE = np.uint64(63), np.uint64(1)
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class FeatureSpace:
     def before(self) -> Numbers:
         """How many bits are set before each word of 64, and in all."""
         out = np.empty(len(self.bits) + 1, np.uint32)
-        _count_before(self.bits, out)
+        kernels.count_before(self.bits, out)
         return frozen(out)
 
     def facts(self) -> dict[str, Any]:
@@ -74,7 +72,7 @@ class FeatureSpace:
     def numbers_of(self, slots: Slots) -> Ints:
         """The number of the feature in each slot; -1 where none is known."""
         out = np.empty(len(slots), np.int64)
-        _look_up(slots, self.bits, self.before, self.numbers, out)
+        kernels.look_up(slots, self.bits, self.before, self.numbers, out)
         return out
 
     def slots(self) -> Slots:
@@ -97,11 +95,11 @@ class Featuriser:
     def of(self, rows: Ints, *, keep: bool = True) -> Features:
         """The features of some rows of the corpus; if they are not to be kept, only until the next call."""
         tokens, offsets = self._corpus.take(rows)
-        room = _room(self._space.slotting, offsets, self._letters)
+        room = _room(self._space.slotting, tokens, offsets, self._letters)
         scratch, arena = self._scratch(room), self._arena(room.all_rows, keep)
         starts = np.zeros(len(rows) + 1, np.int64)
         ids, times = arena.ids[arena.used :], arena.times[arena.used :]
-        _features(
+        kernels.features(
             tokens,
             offsets,
             *_arguments(self._space.slotting, self._corpus, self._letters),
@@ -128,7 +126,7 @@ class Featuriser:
     def numbers(self, row: int) -> Ints:
         """The feature of every n-gram of a row, repeated ones too, in the order of the text; -1 for none."""
         tokens, offsets = self._corpus.take(np.array([row]))
-        slots = np.empty(_room(self._space.slotting, offsets, self._letters).one_row, np.uint32)
+        slots = np.empty(_room(self._space.slotting, tokens, offsets, self._letters).one_row, np.uint32)
         arguments = _arguments(self._space.slotting, self._corpus, self._letters)
         count = row_slots(tokens, 0, int(offsets[1]), *arguments, slots)
         return self._space.numbers_of(slots[:count])
@@ -160,10 +158,14 @@ class _Room:
         return self.one_row >= other.one_row and self.all_rows >= other.all_rows and self.table >= other.table
 
 
-def _room(slotting: Slotting, offsets: Ints, letters: Letters) -> _Room:
-    longest = slotting.most(int(np.diff(offsets).max(initial=0)), letters)
-    table = 1 << max((2 * longest).bit_length(), 4)
-    return _Room(longest, slotting.most(int(offsets[-1]), letters), table)
+def _room(slotting: Slotting, tokens: npt.NDArray[np.integer], offsets: Ints, letters: Letters) -> _Room:
+    """No row has more n-grams than this, and neither have all of them."""
+    most = slotting.ngrams * np.diff(offsets)
+    if len(letters.slots):
+        ends = np.concatenate([[0], np.cumsum(np.diff(letters.offsets)[tokens])])
+        most = most + np.diff(ends[offsets])
+    longest = int(most.max(initial=0))
+    return _Room(longest, int(most.sum()), 1 << max((2 * longest).bit_length(), 4))
 
 
 def _arguments(
@@ -184,16 +186,16 @@ def find_features(corpus: Corpus, slotting: Slotting, min_count: int, threads: i
         counts = np.zeros(slotting.slots, np.uint8)
         for rows in runs_of_rows(np.arange(len(corpus)), first, counters):
             tokens, offsets = corpus.take(rows)
-            scratch = np.empty(_room(slotting, offsets, letters).one_row, np.uint32)
-            _count(tokens, offsets, *arguments, scratch, counts)
+            scratch = np.empty(_room(slotting, tokens, offsets, letters).one_row, np.uint32)
+            kernels.count(tokens, offsets, *arguments, scratch, counts)
         return counts
 
     counted = list(side_by_side(count, range(counters), counters))
     for other in counted[1:]:
-        _add_up(counted[0], other)
+        kernels.add_up(counted[0], other)
     bits = np.zeros((slotting.slots + 63) // 64, np.uint64)
     numbers = np.empty(int(np.count_nonzero(counted[0] >= min_count)), np.uint32)
-    _rank(counted[0], min_count, bits, numbers)
+    kernels.rank(counted[0], min_count, bits, numbers)
     return FeatureSpace(slotting, frozen(bits), frozen(numbers))
 
 
@@ -265,169 +267,3 @@ def runs_of_rows(rows: Ints, first: int, step: int) -> Iterable[Ints]:
     """Every ``step``-th run of rows, from the ``first`` on."""
     for start in range(first * ROWS_AT_ONCE, len(rows), step * ROWS_AT_ONCE):
         yield rows[start : start + ROWS_AT_ONCE]
-
-
-@kernel
-def _count(
-    tokens: npt.NDArray[np.integer],
-    offsets: Ints,
-    hashes: Hashes,
-    letters: Slots,
-    letter_offsets: Ints,
-    ngrams: int,
-    ngram_mask: np.uint64,
-    word_base: np.uint64,
-    word_mask: np.uint64,
-    scratch: Slots,
-    counts: Bytes,
-) -> None:
-    """Count every slot, up to 255."""
-    for row in range(len(offsets) - 1):
-        n = row_slots(
-            tokens,
-            offsets[row],
-            offsets[row + 1],
-            hashes,
-            letters,
-            letter_offsets,
-            ngrams,
-            ngram_mask,
-            word_base,
-            word_mask,
-            scratch,
-        )
-        for k in range(np.uint64(n)):
-            prefetch(counts, np.uint64(scratch[min(k + AHEAD, np.uint64(n - 1))]))
-            slot = np.uint64(scratch[k])
-            count = counts[slot]
-            counts[slot] = count + np.uint8(count < 255)
-
-
-@kernel
-def _add_up(counts: Bytes, others: Bytes) -> None:
-    for slot in range(len(counts)):
-        total = np.int64(counts[slot]) + np.int64(others[slot])
-        counts[slot] = total if total < 255 else 255
-
-
-@kernel
-def _rank(counts: Bytes, min_count: int, bits: Hashes, numbers: Numbers) -> None:
-    """Set the bits of the slots to keep, and number them from the most frequent on."""
-    found = np.zeros(256, np.int64)
-    for count in counts:
-        found[count] += 1
-    following = np.zeros(256, np.int64)
-    at = 0
-    for count in range(255, min_count - 1, -1):
-        following[count] = at
-        at += found[count]
-    k = 0
-    for slot in range(len(counts)):
-        count = counts[slot]
-        if count >= min_count:
-            bits[slot >> 6] |= ONE << np.uint64(slot & 63)
-            numbers[k] = following[count]
-            following[count] += 1
-            k += 1
-
-
-@kernel
-def ones(word: np.uint64) -> np.uint64:
-    """How many bits are set; LLVM makes one instruction of it."""
-    word = word - ((word >> ONE) & np.uint64(0x5555555555555555))
-    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return (word * np.uint64(0x0101010101010101)) >> np.uint64(56)
-
-
-@kernel
-def _count_before(bits: Hashes, out: Numbers) -> None:
-    total = np.uint64(0)
-    for i in range(len(bits)):
-        out[i] = total
-        total += ones(bits[i])
-    out[len(bits)] = total
-
-
-@kernel
-def _features(
-    tokens: npt.NDArray[np.integer],
-    offsets: Ints,
-    hashes: Hashes,
-    letters: Slots,
-    letter_offsets: Ints,
-    ngrams: int,
-    ngram_mask: np.uint64,
-    word_base: np.uint64,
-    word_mask: np.uint64,
-    bits: Hashes,
-    before: Numbers,
-    numbers: Numbers,
-    scratch: Slots,
-    table: Hashes,
-    ids: Numbers,
-    times: Bytes,
-    starts: Ints,
-) -> None:
-    """Write the distinct known features of every row.
-
-    ``table`` remembers where in the row a slot stands already: the slot in its upper half, the
-    place in its lower one, 1 at least. It is cleared after each row as far as that row needs it.
-    """
-    at = np.uint64(0)
-    for row in range(len(offsets) - 1):
-        n = row_slots(
-            tokens,
-            offsets[row],
-            offsets[row + 1],
-            hashes,
-            letters,
-            letter_offsets,
-            ngrams,
-            ngram_mask,
-            word_base,
-            word_mask,
-            scratch,
-        )
-        size = 16
-        while size < 2 * n:
-            size *= 2
-        last = np.uint64(size - 1)
-        first = at - ONE
-        for k in range(np.uint64(n)):
-            prefetch(bits, np.uint64(scratch[min(k + AHEAD, np.uint64(n - 1))]) >> WORD_BITS)
-            slot = np.uint64(scratch[k])
-            word = bits[slot >> WORD_BITS]
-            bit = slot & LOW6
-            if not (word >> bit) & ONE:
-                continue
-            place = (slot * np.uint64(0x9E3779B1)) >> np.uint64(7) & last
-            entry = table[place]
-            while entry and entry >> np.uint64(32) != slot:
-                place = (place + ONE) & last
-                entry = table[place]
-            if entry:
-                seen = first + (entry & np.uint64(0xFFFFFFFF))
-                times[seen] += np.uint8(times[seen] < 255)
-            else:
-                table[place] = slot << np.uint64(32) | (at - first)
-                known = np.uint64(before[slot >> WORD_BITS]) + ones(word & ((ONE << bit) - ONE))
-                prefetch(numbers, known)
-                ids[at] = known
-                times[at] = 1
-                at += ONE
-        for k in range(first + ONE, at):  # what was asked for above has come by now
-            ids[k] = numbers[np.uint64(ids[k])]
-        for used in range(size):
-            table[used] = 0
-        starts[row + 1] = at
-
-
-@kernel
-def _look_up(slots: Slots, bits: Hashes, before: Numbers, numbers: Numbers, out: Ints) -> None:
-    for k in range(len(slots)):
-        slot = np.uint64(slots[k])
-        word, bit = bits[slot >> WORD_BITS], slot & LOW6
-        out[k] = -1
-        if (word >> bit) & ONE:
-            out[k] = numbers[np.uint64(before[slot >> WORD_BITS]) + ones(word & ((ONE << bit) - ONE))]

@@ -24,7 +24,7 @@ from manyhands.storage.destination import destination
 from manyhands.text.corpus import word_counts
 from manyhands.text.lesson import Lesson
 from manyhands.text.vocabulary import Vocabulary, counted, together
-from manyhands.train.checkpoint import checkpoint_folder
+from manyhands.train.checkpoint import alone_in, checkpoint_folder
 from manyhands.train.track import Tracker
 
 StrPath = str | os.PathLike[str]
@@ -84,15 +84,16 @@ def train(
         resume=resume,
     )
     names = [os.fspath(name) for name in ([data] if isinstance(data, str | os.PathLike) else data)]
-    with destination(os.fspath(out), overwrite, BUNDLE) as place:
+    with destination(os.fspath(out), overwrite, BUNDLE) as place, alone_in(folder):
         material = _material(names, reading or {}, previous, resources, watcher)
         with Tracker(track, folder, place) as tracker:
             outcome = single.run(job, material.train, material.valid, watcher, tracker)
         record = record_of(job, material, outcome, time.monotonic() - began)
-        bundle = Bundle(config_of(job, material, outcome), outcome.model, Path(out))
+        here = None if "://" in os.fspath(out) else Path(out)
+        bundle = Bundle(config_of(job, material, outcome), outcome.model, here)
         vocabulary = _vocabulary(material, previous, resources.threads)
         save_bundle(place, bundle, vocabulary, model_card(bundle.config, record), record)
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)  # not before the bundle stands in its place
     return Trained(bundle, record)
 
 

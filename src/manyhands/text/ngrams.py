@@ -45,14 +45,10 @@ class Slotting:
     def slots(self) -> int:
         return sum(self.sizes)
 
-    def most(self, tokens: int, corpus: "Letters") -> int:
-        """No text of so many tokens has more n-grams than this."""
-        return tokens * (self.ngrams + corpus.longest)
-
     def letters(self, corpus: Corpus) -> "Letters":
         """The runs of letters of every word of the corpus."""
         if not self.chars[1]:
-            return Letters(np.zeros(0, np.uint32), np.zeros(len(corpus.words) + 1, np.int64), 0)
+            return Letters(np.zeros(0, np.uint32), np.zeros(len(corpus.words) + 1, np.int64))
         words = corpus.words
         offsets = np.zeros(len(words) + 1, np.int64)
         least, most = self.chars
@@ -62,7 +58,7 @@ class Slotting:
             words.data, words.offsets, least, most, np.uint64((1 << self.char_bits) - 1), slots, offsets
         )
         base = np.uint32(self.sizes[0] + self.sizes[1])
-        return Letters(slots[: offsets[-1]] + base, offsets, int(np.diff(offsets).max(initial=0)))
+        return Letters(slots[: offsets[-1]] + base, offsets)
 
 
 @dataclass(frozen=True)
@@ -71,7 +67,6 @@ class Letters:
 
     slots: Slots
     offsets: Ints
-    longest: int
 
 
 @kernel

@@ -1,9 +1,12 @@
 """Checkpoints: where a run stands, in one file that is there whole or not at all."""
 
+import fcntl
 import hashlib
 import json
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,27 @@ def checkpoint_folder(out: str) -> Path:
         return final.parent / f".{final.name}.checkpoint"
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "manyhands" / "checkpoints" / hashlib.sha256(out.encode()).hexdigest()[:32]
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold a run's checkpoint folder: two runs to one place would spoil each other's checkpoints."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        _take(lock)
+        yield
+    finally:
+        os.close(lock)
+        with suppress(OSError):
+            folder.rmdir()  # if nothing was kept
+
+
+def _take(lock: int) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UsageError("another run is training to the same --out; wait, or choose another") from None
 
 
 class Keeper:
