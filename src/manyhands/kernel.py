@@ -67,7 +67,8 @@ def _prefetch(typing: Any, array: Any, index: Any) -> Any:
     return types.void(array, index), generate
 
 
-# ``prefetch(flat_array, index)`` inside a kernel: begin to load what will be needed soon. Rows
-# picked from a large table come twice as fast if each is asked for some rows ahead.
+# ``prefetch(array, index)`` inside a kernel: begin to load what will be needed soon. The index counts
+# all numbers of the array, row after row. Rows picked from a large table come twice as fast if each
+# is asked for some rows ahead.
 prefetch: Callable[[npt.NDArray[Any], np.uint64], None] = cast(Any, intrinsic(_prefetch))
 AHEAD = np.uint64(16)

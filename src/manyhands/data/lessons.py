@@ -14,12 +14,12 @@ from manyhands.data.reading import texts_of, weights_of
 from manyhands.data.sources.source import Piece, Records, Source, open_source
 from manyhands.data.wordtables import WordTables
 from manyhands.errors import InputError
-from manyhands.kernel import Ints, frozen
-from manyhands.parallel import in_order, side_by_side
+from manyhands.kernel import Ints
+from manyhands.parallel import in_order
 from manyhands.records import Progress, Resources
 from manyhands.settings import LabelScheme, PrepareSettings
 from manyhands.storage.files import InputStream, expand
-from manyhands.text.corpus import Corpus, Numbers, held, plain_numbers
+from manyhands.text.corpus import Corpus, held
 from manyhands.text.lesson import Labels, Lesson
 from manyhands.text.normalise import Normaliser
 from manyhands.text.ragged import from_arrow, joined
@@ -72,7 +72,7 @@ def read_lesson(
     if reader.book is None or not any(len(piece.labels) for piece in pieces):
         raise InputError(f"{sources[0]} holds no rows that can be used")
     classes = reader.book.classes(reader.rates_stars)
-    corpus = _corpus(pieces, reader.tables, resources.threads)
+    corpus = _corpus(pieces, reader.tables)
     labels = _labels(np.concatenate([piece.labels for piece in pieces]), classes)
     weights = np.concatenate([piece.weights for piece in pieces])
     left_out = sum(piece.left_out for piece in pieces)
@@ -131,21 +131,15 @@ class _LessonReader:
         return _Piece(table.number(normal), number, labels, weights, left_out)
 
 
-def _corpus(pieces: list[_Piece], tables: WordTables, threads: int) -> Corpus:
+def _corpus(pieces: list[_Piece], tables: WordTables) -> Corpus:
     bases = tables.bases()
+    units = np.concatenate([piece.numbered.units for piece in pieces])
     lengths = np.concatenate([piece.numbered.lengths for piece in pieces])
+    row_units = np.concatenate([np.diff(piece.numbered.offsets) for piece in pieces])
     offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    numbers: Numbers = np.empty(offsets[-1], np.uint32)
-    starts = np.cumsum([0] + [int(piece.numbered.lengths.sum()) for piece in pieces])
-
-    def fill(number: int) -> None:
-        piece, place = pieces[number], numbers[starts[number] : starts[number + 1]]
-        plain_numbers(piece.numbered.units, np.uint32(bases[piece.table]), place)
-
-    for _ in side_by_side(fill, range(len(pieces)), threads):
-        pass
-    return held(frozen(numbers), frozen(offsets), joined(tables.words()))
+    np.cumsum(row_units, out=offsets[1:])
+    row_bases = [np.full(len(p.numbered.lengths), bases[p.table], np.uint32) for p in pieces]
+    return held(units, offsets, lengths, np.concatenate(row_bases), joined(tables.words()))
 
 
 def _labels(ids: npt.NDArray[np.int32], classes: Classes) -> Labels:

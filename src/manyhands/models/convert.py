@@ -16,14 +16,14 @@ from fsspec.core import url_to_fs
 from safetensors.numpy import save
 
 from manyhands.errors import UsageError
-from manyhands.kernel import Flags, frozen
+from manyhands.kernel import Flags
 from manyhands.models.bundle import IMPORTED, Bundle
 from manyhands.models.fasttext import FastTextModel
 from manyhands.models.ngrams import NgramsModel
 from manyhands.models.onnx_graphs import fasttext_graph, ngrams_graph, onnx_model
 from manyhands.models.space import ROWS_AT_ONCE, FeatureSpace, Featuriser
 from manyhands.storage.files import STDIN, reading, writing
-from manyhands.text.corpus import Corpus, held
+from manyhands.text.corpus import Corpus
 from manyhands.text.ragged import Ragged, from_arrow
 
 NUMBERS_AT_ONCE = 1 << 20  # of a vec file; as text they take about twelve bytes each
@@ -95,7 +95,7 @@ def _writable(words: pa.Array) -> pa.Array:
 
 def _one_a_row(words: Ragged) -> Corpus:
     rows = len(words)
-    return held(frozen(np.arange(rows, dtype=np.uint32)), frozen(np.arange(rows + 1)), words)
+    return Corpus(lambda some: (some.astype(np.uint32), np.arange(len(some) + 1)), rows, rows, words)
 
 
 def _known(space: FeatureSpace, words: Ragged) -> Flags:

@@ -43,12 +43,12 @@ def _mean(
     ids: Numbers, times: Bytes, start: int, end: int, vectors: Floats, dim: int, out: Floats
 ) -> np.float32:
     """Write the mean of the row's vectors to ``out``; returns one by their number."""
-    columns, width, flat = np.uint64(dim), np.uint64(vectors.shape[1]), vectors.reshape(-1)
+    columns, width = np.uint64(dim), np.uint64(vectors.shape[1])
     total, last = np.float32(0), np.uint64(end - 1)
     for k in range(columns):
         out[k] = 0
     for i in range(np.uint64(start), np.uint64(end)):
-        prefetch(flat, np.uint64(ids[min(i + AHEAD, last)]) * width)
+        prefetch(vectors, np.uint64(ids[min(i + AHEAD, last)]) * width)
         feature = np.uint64(ids[i])
         count = np.float32(times[i])
         total += count

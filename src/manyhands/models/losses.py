@@ -105,6 +105,6 @@ def shuffled(rows: int, seed: int) -> Ints:
     state = np.uint64(seed)
     for last in range(rows - 1, 0, -1):
         state = mix(state + np.uint64(0x9E3779B97F4A7C15))
-        other = np.int64((state >> np.uint64(33)) % np.uint64(last + 1))
+        other = np.int64(((state >> np.uint64(32)) * np.uint64(last + 1)) >> np.uint64(32))
         order[last], order[other] = order[other], order[last]
     return order

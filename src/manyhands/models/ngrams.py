@@ -140,7 +140,7 @@ class Ngrams:
         space = find_features(lesson.corpus, slotting, settings.min_count, resources.threads)
         if previous:
             space = extended(previous.space, space)
-        refuse_if_too_large(len(space) * 4 * (3 * len(names) + 8), resources)
+        refuse_if_too_large(len(space) * 4 * (2 * len(names) + 8), resources)
         learner = cls(names, loss, space)
         feed = FeatureFeed(space, lesson, settings.seed, resources, progress)
         learner._scale(feed, lesson, resources.threads)
@@ -150,13 +150,12 @@ class Ngrams:
 
     def _scale(self, feed: FeatureFeed, lesson: Lesson, threads: int) -> None:
         """Scale every feature by what it tells of the classes."""
-        counts = np.zeros((len(self._space), len(self._labels)), np.float32)
         features = 0
         for start in range(0, len(feed), BLOCKS_AT_ONCE):
             numbers = range(start, min(start + BLOCKS_AT_ONCE, len(feed)))
             blocks = feed.blocks(numbers, threads)
             features += sum(len(block.features.ids) for block in blocks)
-            work = [(blocks, share, threads, counts) for share in range(threads)]
+            work = [(blocks, share, threads, self._table) for share in range(threads)]
             for _ in side_by_side(lambda part: _count_share(*part), work, threads):
                 pass
         rows = np.bincount(
@@ -164,9 +163,12 @@ class Ngrams:
             np.repeat(lesson.weights, np.diff(lesson.labels.offsets)),
             minlength=len(self._labels),
         ).astype(np.float64)
-        total, bounds = float(lesson.weights.sum()), np.linspace(0, len(counts), threads + 1).astype(np.int64)
+        total, bounds = (
+            float(lesson.weights.sum()),
+            np.linspace(0, len(self._table), threads + 1).astype(np.int64),
+        )
         parts = [
-            (counts, rows, total, SMOOTHING, LEAST_SCALE, first, last, self._table)
+            (self._table, rows, total, SMOOTHING, LEAST_SCALE, first, last)
             for first, last in pairwise(bounds.tolist())
         ]
         for _ in side_by_side(lambda part: kernels.scale(*part), parts, threads):
@@ -207,7 +209,7 @@ class Ngrams:
         return NgramsModel(self._labels, self._loss, self._space, self._table, self._bias)
 
 
-def _count_share(blocks: list[Block], share: int, shares: int, counts: npt.NDArray[np.float32]) -> None:
+def _count_share(blocks: list[Block], share: int, shares: int, table: npt.NDArray[np.float32]) -> None:
     for block in blocks:
         kernels.count_classes(
             block.features.ids,
@@ -217,5 +219,5 @@ def _count_share(blocks: list[Block], share: int, shares: int, counts: npt.NDArr
             block.weights,
             share,
             shares,
-            counts,
+            table,
         )

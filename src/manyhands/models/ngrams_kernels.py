@@ -35,41 +35,47 @@ def count_classes(
     weights: Floats,
     share: int,
     shares: int,
-    counts: Floats,
+    table: Floats,
 ) -> None:
-    """Count the rows of each class that have a feature, for one share of the features."""
+    """Count the rows of each class that have a feature, for one share of the features.
+
+    The counts stand where the weights will be: fresh memory for them would take longer to get than
+    the counting.
+    """
     for row in range(len(offsets) - 1):
         for i in range(offsets[row], offsets[row + 1]):
             feature = ids[i]
             if feature // LINE % shares == share:
                 for k in range(label_offsets[row], label_offsets[row + 1]):
-                    counts[feature, labels[k]] += weights[row]
+                    table[feature, 1 + labels[k]] += weights[row]
 
 
 @kernel
 def scale(
-    counts: Floats,
+    table: Floats,
     rows: npt.NDArray[np.float64],
     all_rows: float,
     smoothing: float,
     least: float,
     first: int,
     last: int,
-    table: Floats,
 ) -> None:
-    """Of all classes, the largest logarithm of how much likelier a feature is in it than outside of it."""
+    """Of all classes, the largest logarithm of how much likelier a feature is in it than outside of it.
+
+    The counts are taken from the places of the weights, which are 0 then.
+    """
     for feature in range(first, last):
         total = 0.0
         for k in range(len(rows)):
-            total += counts[feature, k]
+            total += table[feature, 1 + k]
         most = 1.0
         for k in range(len(rows)):
+            count = table[feature, 1 + k]
+            table[feature, 1 + k] = 0
             if rows[k] == 0:  # a class that has yet to come tells nothing of any feature
                 continue
-            inside = (counts[feature, k] + smoothing) / (rows[k] + 2 * smoothing)
-            outside = (max(total - counts[feature, k], 0.0) + smoothing) / (
-                max(all_rows - rows[k], 0.0) + 2 * smoothing
-            )
+            inside = (count + smoothing) / (rows[k] + 2 * smoothing)
+            outside = (max(total - count, 0.0) + smoothing) / (max(all_rows - rows[k], 0.0) + 2 * smoothing)
             most = max(most, inside / outside)
         table[feature, 0] = np.log(most) + least
 
@@ -78,10 +84,10 @@ def scale(
 def _add_up(ids: Numbers, start: int, end: int, table: Floats, scores: Floats) -> Any:
     """Sum the scaled weights into ``scores``; returns one by the length of the row's vector."""
     squares, last = LEAST_LENGTH, np.uint64(end - 1)
-    columns, width, flat = np.uint64(len(scores)), np.uint64(table.shape[1]), table.reshape(-1)
+    columns, width = np.uint64(len(scores)), np.uint64(table.shape[1])
     scores[:] = 0
     for i in range(np.uint64(start), np.uint64(end)):
-        prefetch(flat, np.uint64(ids[min(i + AHEAD, last)]) * width)
+        prefetch(table, np.uint64(ids[min(i + AHEAD, last)]) * width)
         feature = np.uint64(ids[i])
         x = table[feature, np.uint64(0)]
         squares += x * x
@@ -94,10 +100,10 @@ def _add_up(ids: Numbers, start: int, end: int, table: Floats, scores: Floats) -
 def _add_up_one(ids: Numbers, start: int, end: int, table: Floats) -> tuple[np.float32, np.float32]:
     """The same for a single column."""
     squares, last = LEAST_LENGTH, np.uint64(end - 1)
-    width, flat = np.uint64(table.shape[1]), table.reshape(-1)
+    width = np.uint64(table.shape[1])
     score = np.float32(0)
     for i in range(np.uint64(start), np.uint64(end)):
-        prefetch(flat, np.uint64(ids[min(i + AHEAD, last)]) * width)
+        prefetch(table, np.uint64(ids[min(i + AHEAD, last)]) * width)
         feature = np.uint64(ids[i])
         x = table[feature, np.uint64(0)]
         squares += x * x

@@ -70,7 +70,7 @@ def unpack(facts: dict[str, Any], arrays: Arrays, slots: int) -> Arrays:
         scaled = packed["scaled"]
         if type(scaled) is not int or not 0 <= scaled <= width:
             raise InputError("the packed features are not described as they should be")
-        with np.errstate(over="ignore"):  # of a damaged file
+        with np.errstate(over="ignore", invalid="ignore"):  # of a damaged file
             table[:, scaled:] *= _decoded(arrays, "norm", len(places), 1)
     known = np.zeros(-(-slots // 64) * 64, np.uint8)
     known[places] = 1

@@ -14,12 +14,11 @@ import numpy.typing as npt
 from manyhands.kernel import Bytes, Hashes, Ints, frozen, kernel
 from manyhands.parallel import side_by_side
 from manyhands.text.ragged import Ragged
-from manyhands.text.words import WordTable, hash_word, next_number
+from manyhands.text.words import Units, WordTable, hash_word, next_number
 
 Numbers = npt.NDArray[np.uint32]
 
 NO_WORD = np.uint64(0)  # the hash of tokens that stand for no word: no n-gram goes across them
-ONE = np.uint64(1)
 ROWS_AT_ONCE = 1 << 14
 
 
@@ -81,41 +80,31 @@ def corpus_of(normal: Ragged) -> Corpus:
     """
     table = WordTable.for_bytes(normal.size)
     numbered = table.number(normal)
-    numbers, offsets = np.empty(int(numbered.lengths.sum()), np.uint32), np.zeros(len(normal) + 1, np.int64)
-    np.cumsum(numbered.lengths, out=offsets[1:])
-    plain_numbers(numbered.units, np.uint32(0), numbers)
-    return held(frozen(numbers), frozen(offsets), table.words())
+    return held(
+        numbered.units, numbered.offsets, numbered.lengths, np.zeros(len(normal), np.uint32), table.words()
+    )
 
 
-def held(numbers: Numbers, offsets: Ints, words: Ragged) -> Corpus:
-    """A corpus whose word numbers are all in memory."""
+def held(units: Units, offsets: Ints, lengths: Ints, bases: Numbers, words: Ragged) -> Corpus:
+    """A corpus in memory, its numbers in units as ``WordTable`` gives them; each row has a base to add."""
 
     def take(rows: Ints) -> tuple[npt.NDArray[np.integer], Ints]:
         places = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(offsets[rows + 1] - offsets[rows], out=places[1:])
+        np.cumsum(lengths[rows], out=places[1:])
         out = np.empty(places[-1], np.uint32)
-        _gather(numbers, offsets, rows, out)
+        _decode(units, offsets, bases, rows, places, out)
         return out, places
 
-    return Corpus(take, len(offsets) - 1, len(numbers), words)
+    return Corpus(take, len(lengths), int(lengths.sum()), words)
 
 
 @kernel
-def plain_numbers(units: npt.NDArray[np.uint16], base: np.uint32, out: Numbers) -> None:
-    """The numbers in ``units``, each with ``base`` added."""
-    i = 0
-    for k in range(len(out)):
-        number, i = next_number(units, i)
-        out[np.uint64(k)] = np.uint32(number) + base
-
-
-@kernel
-def _gather(numbers: Numbers, offsets: Ints, rows: Ints, out: Numbers) -> None:
-    at = np.uint64(0)
-    for row in rows:
-        for i in range(np.uint64(offsets[row]), np.uint64(offsets[row + 1])):
-            out[at] = numbers[i]
-            at += ONE
+def _decode(units: Units, offsets: Ints, bases: Numbers, rows: Ints, places: Ints, out: Numbers) -> None:
+    for k in range(len(rows)):
+        i, base = offsets[rows[k]], bases[rows[k]]
+        for at in range(np.uint64(places[k]), np.uint64(places[k + 1])):
+            number, i = next_number(units, i)
+            out[at] = np.uint32(number) + base
 
 
 def word_counts(corpus: Corpus, threads: int) -> Ints:
