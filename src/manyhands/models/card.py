@@ -50,7 +50,9 @@ def _scores(record: dict[str, Any]) -> list[str]:
     if not rows:
         return ["No scores were measured: the training data had no rows set apart for that.", ""]
     head = ["| split | accuracy | macro F1 | micro F1 |", "|---|---|---|---|"]
-    note = "Validation rows chose the epoch; test rows were looked at once, after training."
+    note = "Test rows were looked at once, after training."
+    if record["scores"].get("valid"):
+        note = "Validation rows chose the epoch. " + note
     return ["## Measured", "", *head, *rows, "", note, ""]
 
 
