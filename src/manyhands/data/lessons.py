@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from manyhands.data.dataset import Dataset
+from manyhands.data.dataset import Dataset, Split, Tokens
 from manyhands.data.labels import UNLABELLED, Classes, LabelBook
 from manyhands.data.reading import texts_of, weights_of
 from manyhands.data.sources.source import Piece, Records, Source, open_source
@@ -39,11 +40,19 @@ def lesson_of(dataset: Dataset, split: str) -> Lesson:
         raise InputError(f"the labels of {dataset.folder} are damaged; prepare the dataset again")
     specials = pa.array([""] * FIRST_WORD, pa.large_string())
     letters = from_arrow(pa.concat_arrays([specials, dataset.vocabulary.words]))
-    corpus = Corpus(rows.take, len(rows), rows.tokens, letters)
+    corpus = Corpus(partial(_checked_rows, rows, len(letters)), len(rows), rows.tokens, letters)
     offsets = rows.label_offsets
     if offsets is None:
         return Lesson(corpus, Labels.single(rows.labels, names), rows.weights)
     return Lesson(corpus, Labels(rows.labels, offsets, names, several=True), rows.weights)
+
+
+def _checked_rows(split: Split, words: int, rows: Ints) -> tuple[Tokens, Ints]:
+    """Kernels look words up without asking: a damaged file must not lead them astray."""
+    tokens, offsets = split.take(rows)
+    if len(tokens) and int(tokens.max()) >= words:
+        raise InputError("the dataset is damaged: it holds words that its vocabulary lacks; prepare it again")
+    return tokens, offsets
 
 
 @dataclass(frozen=True)
