@@ -23,7 +23,7 @@ from manyhands.text.hashing import mix
 
 ONE = np.uint64(1)
 FEW_LABELS = 64
-EASY = 0.01  # a row that is right by so much teaches nothing: leaving its vectors alone saves a third
+EASY = 0.01  # a row whose loss is less teaches next to nothing: its vectors are left alone
 TO_FRACTION = 1.0 / (1 << 53)
 R11 = np.uint64(11)
 

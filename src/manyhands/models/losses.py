@@ -91,7 +91,7 @@ def merge(shared: Floats, mine: Floats, before: Floats) -> None:
     """Add what this thread has learnt since ``before`` to what all share, and take that over.
 
     Every row moves these few numbers. Written in place by all threads, they would go from core to
-    core with every row, which takes longer than to learn from a sentence.
+    core with every row.
     """
     for k in range(len(shared)):
         shared[k] += mine[k] - before[k]
