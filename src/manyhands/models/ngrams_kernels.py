@@ -183,7 +183,7 @@ def _learn_one(
     table: Floats,
     bias: Floats,
 ) -> Any:
-    """Two classes, one column: the second class is the positive one. Written out: there is no loop over columns."""
+    """Two classes, one column: the second class is the positive one."""
     score, inverse = _add_up_one(ids, start, end, table)
     probability = sigmoid(score * inverse + bias[0])
     truth = np.float32(0)
