@@ -73,9 +73,10 @@ class Fitted:
     def plain(self) -> dict[str, Any]:
         """As dicts and arrays, so that a pickle holds no class of this package but the estimator."""
         words = None if self.vocabulary is None else from_arrow(self.vocabulary.words)
+        arrays = self.bundle.stored or self.bundle.model.arrays()
         return {
             "config": self.bundle.config.model_dump(),
-            "arrays": dict(self.bundle.stored or self.bundle.model.arrays()),
+            "arrays": {name: np.ascontiguousarray(array) for name, array in arrays.items()},
             "classes": self.classes,
             "several": self.several,
             "words": None if words is None else (words.data, words.offsets),

@@ -3,12 +3,34 @@
 import numpy as np
 import pytest
 
+from manyhands.kernel import kernel
+from manyhands.lines import LINE, add_line, aligned, dot_line
 from manyhands.models import fasttext_kernels, ngrams_kernels
 from manyhands.models.losses import LOSSES, choose, errors, shuffled
 
-IDS, TIMES = np.array([0, 2, 3], np.uint32), np.array([1, 2, 1], np.uint8)
-OFFSETS, ONE_LABEL = np.array([0, 3]), np.array([0, 1])
+IDS, OFFSETS = np.array([0, 2, 3], np.uint32), np.array([0, 3])
+REPEATED, REPEATED_OFFSETS = np.array([0, 2, 3, 2], np.uint32), np.array([0, 4])
+ONE_LABEL = np.array([0, 1])
 WEIGHT = np.array([1.5], np.float32)
+
+
+@kernel
+def both(target, source, at, scale):
+    add_line(target, at, source, at, scale)
+    return dot_line(target, at, source, at)
+
+
+def test_lines():
+    target, source = aligned(2, 20), aligned(2, 20)
+    assert target.shape == (2, 2 * LINE)
+    assert target.ctypes.data % 64 == 0
+    draw = np.random.default_rng(3)
+    target[...], source[...] = draw.normal(size=(2, 2, 2 * LINE)).astype(np.float32)
+    expected = target.copy()
+    expected[1, LINE:] += np.float32(0.3) * source[1, LINE:]
+    product = both(target, source, 3 * LINE, np.float32(0.3))
+    assert np.array_equal(target, expected), "the one line, to the last bit, and no other"
+    assert product == pytest.approx(float(expected[1, LINE:] @ source[1, LINE:]), rel=1e-5)
 
 
 def softmax(scores):
@@ -16,16 +38,16 @@ def softmax(scores):
     return values / values.sum()
 
 
+@pytest.mark.parametrize("width", [LINE, 3 * LINE])
 @pytest.mark.parametrize("loss", ["softmax", "one-vs-all"])
-def test_fasttext(loss):
+def test_fasttext(loss, width):
     draw = np.random.default_rng(0)
-    vectors, outputs = (draw.normal(size=(n, 8)).astype(np.float32) for n in (5, 3))
+    vectors, outputs = (draw.normal(size=(n, width)).astype(np.float32) / 4 for n in (5, 3))
     before, weights = vectors.copy(), outputs.copy()
     labels = np.array([1], np.int32)
     total = fasttext_kernels.learn(
-        IDS,
-        TIMES,
-        OFFSETS,
+        REPEATED,
+        REPEATED_OFFSETS,
         labels,
         ONE_LABEL,
         WEIGHT,
@@ -64,11 +86,19 @@ def ngrams_step(table, bias, labels, loss):
 
 @pytest.mark.parametrize(
     ("columns", "label", "loss"),
-    [(1, 0, "softmax"), (1, 1, "softmax"), (3, 2, "softmax"), (3, 1, "one-vs-all")],
+    [
+        (1, 0, "softmax"),
+        (1, 1, "softmax"),
+        (3, 2, "softmax"),
+        (3, 1, "one-vs-all"),
+        (14, 9, "softmax"),
+        (20, 19, "one-vs-all"),
+    ],
 )
 def test_ngrams(columns, label, loss):
     draw = np.random.default_rng(1)
-    table = draw.uniform(0.1, 2, size=(5, 8)).astype(np.float32)
+    width = 8 if columns < 7 else -(-(columns + 2) // LINE) * LINE
+    table = draw.uniform(0.1, 2, size=(5, width)).astype(np.float32)
     bias = draw.normal(size=columns).astype(np.float32)
     weights, biases = ngrams_step(table.astype(np.float64), bias.astype(np.float64), label, loss)
     ngrams_kernels.learn(
@@ -104,11 +134,12 @@ def test_several_labels_share_the_truth():
 
 def test_negative_sampling_moves_only_the_label_and_those_drawn():
     draw = np.random.default_rng(2)
-    vectors, outputs = (draw.normal(size=(n, 8)).astype(np.float32) for n in (5, 2000))
+    vectors, outputs = (draw.normal(size=(n, LINE)).astype(np.float32) for n in (5, 2000))
     before = outputs.copy()
+    labels, chances = np.array([77], np.int32), np.linspace(0, 1, 2000)
     fasttext_kernels.learn(
-        IDS, TIMES, OFFSETS, np.array([77], np.int32), ONE_LABEL, WEIGHT, LOSSES["negative"], np.float32(0.1),
-        5, np.linspace(0, 1, 2000), 7, vectors, outputs,
+        REPEATED, REPEATED_OFFSETS, labels, ONE_LABEL, WEIGHT, LOSSES["negative"], np.float32(0.1),
+        5, chances, 7, vectors, outputs,
     )  # fmt: skip
     moved = np.flatnonzero((outputs != before).any(axis=1))
     assert 77 in moved

@@ -113,7 +113,7 @@ class StopAfter:
 @pytest.mark.parametrize("model", ["ngrams", "fasttext"])
 @pytest.mark.parametrize("stops", [[1], [3, 2], [7]])
 def test_an_interrupted_run_ends_with_the_same_weights(tmp_path, model, stops):
-    rows, valid = lesson(6000), lesson(500, seed=1)
+    rows, valid = lesson(12_000), lesson(500, seed=1)  # two rounds an epoch
 
     def job(resume):
         settings = {"deterministic": True, "epochs": 4, "patience": 9, "checkpoint_seconds": 1e9}

@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from fsspec.core import url_to_fs
-from safetensors.numpy import save
 
 from manyhands.errors import UsageError
 from manyhands.kernel import Flags
@@ -23,6 +22,7 @@ from manyhands.models.ngrams import NgramsModel
 from manyhands.models.onnx_graphs import fasttext_graph, ngrams_graph, onnx_model
 from manyhands.models.space import ROWS_AT_ONCE, FeatureSpace, Featuriser
 from manyhands.storage.files import STDIN, reading, writing
+from manyhands.storage.tensors import send_tensors
 from manyhands.text.corpus import Corpus
 from manyhands.text.ragged import Ragged, from_arrow
 
@@ -44,11 +44,10 @@ def convert(bundle: Bundle, to: str, out: str, *, overwrite: bool = False) -> li
 
 
 def _to_safetensors(bundle: Bundle, out: str) -> None:
-    stored = bundle.stored or bundle.model.arrays()
-    arrays = {name: np.ascontiguousarray(array) for name, array in stored.items()}
-    data = save(arrays, {"format": "manyhands", "config": bundle.config.model_dump_json()})
+    arrays = bundle.stored or bundle.model.arrays()
+    facts = {"format": "manyhands", "config": bundle.config.model_dump_json()}
     with writing(out) as file:
-        file.write(data)
+        send_tensors(file, arrays, facts)
 
 
 def _to_onnx(bundle: Bundle, out: str) -> None:
@@ -100,7 +99,7 @@ def _one_a_row(words: Ragged) -> Corpus:
 
 def _known(space: FeatureSpace, words: Ragged) -> Flags:
     """Which words have a vector: their own feature is known, or runs of their letters are."""
-    featuriser = Featuriser(space, _one_a_row(words))
+    featuriser = Featuriser(space, _one_a_row(words), distinct=True)
     known = np.zeros(len(words), np.bool_)
     for start in range(0, len(words), ROWS_AT_ONCE):
         rows = np.arange(start, min(start + ROWS_AT_ONCE, len(words)))

@@ -48,7 +48,7 @@ def explain(bundle: Bundle, text: str, label: str | None = None) -> Explanation:
     corpus = corpus_of(bundle.normaliser.ragged(from_strings([text])))
     scores = model.scores(corpus)[0]
     chosen = int(scores.argmax()) if label is None else bundle.labels.index(label)
-    featuriser = Featuriser(model.space, corpus)
+    featuriser = Featuriser(model.space, corpus, distinct=model.distinct)
     features = featuriser.of(np.zeros(1, np.int64))
     values = model.parts(features)[:, chosen]
     numbers = featuriser.numbers(0)
@@ -57,7 +57,9 @@ def explain(bundle: Bundle, text: str, label: str | None = None) -> Explanation:
     for number, name in zip(numbers.tolist(), names, strict=True):
         if number >= 0 and name not in shown.setdefault(number, []):
             shown[number].append(name)
-    parts = [Part(" / ".join(shown[int(n)]), float(v)) for n, v in zip(features.ids, values, strict=True)]
+    ids, where = np.unique(features.ids, return_inverse=True)
+    sums = np.bincount(where, values, minlength=len(ids))  # of n-grams that the text repeats
+    parts = [Part(" / ".join(shown[n]), v) for n, v in zip(ids.tolist(), sums.tolist(), strict=True)]
     known = {name for found in shown.values() for name in found}
     words = [name for name in dict.fromkeys(corpus.words.strings()) if name and name not in known]
     bias = float(model.bias_of(chosen))

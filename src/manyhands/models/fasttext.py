@@ -13,6 +13,7 @@ from pydantic import Field
 
 from manyhands.errors import InputError
 from manyhands.kernel import frozen
+from manyhands.lines import LINE, aligned
 from manyhands.models import fasttext_kernels as kernels
 from manyhands.models.feed import Block, FeatureFeed
 from manyhands.models.learner import Arrays, Loss, Scores
@@ -25,8 +26,6 @@ from manyhands.settings import NgramSettings
 from manyhands.text.corpus import Corpus
 from manyhands.text.lesson import Lesson
 
-LINE_FLOATS = 16  # a line of the cache
-PADDED_FLOATS = 8  # what one vector instruction handles
 NEGATIVE_POWER = 0.5  # labels are drawn as negatives by the root of their counts, as fastText does
 
 
@@ -43,6 +42,8 @@ class FastTextSettings(NgramSettings):
 
 class FastTextModel:
     """``vectors`` has a row for each feature, ``outputs`` one for each label; columns past ``dim`` are 0."""
+
+    distinct: ClassVar[bool] = False  # an n-gram counts as often as a text repeats it
 
     def __init__(
         self,
@@ -61,12 +62,11 @@ class FastTextModel:
         return self.loss == "one-vs-all"
 
     def scores(self, corpus: Corpus, threads: int = 1) -> Scores:
-        return score_rows(self.space, corpus, len(self.labels), self._score, threads)
+        return score_rows(self.space, corpus, len(self.labels), self._score, threads, distinct=self.distinct)
 
     def _score(self, features: Features, out: Scores) -> None:
         kernels.score(
             features.ids,
-            features.times,
             features.offsets,
             self.vectors,
             self.outputs,
@@ -77,16 +77,14 @@ class FastTextModel:
 
     def sentence_vectors(self, corpus: Corpus) -> npt.NDArray[np.float32]:
         """The mean of the vectors of each row's n-grams."""
-        return score_rows(self.space, corpus, self.dim, self._mean, 1)
+        return score_rows(self.space, corpus, self.dim, self._mean, 1, distinct=self.distinct)
 
     def _mean(self, features: Features, out: npt.NDArray[np.float32]) -> None:
-        kernels.means(features.ids, features.times, features.offsets, self.vectors, self.dim, out)
+        kernels.means(features.ids, features.offsets, self.vectors, self.dim, out)
 
     def parts(self, features: Features) -> npt.NDArray[np.float32]:
         """What each feature of one row adds to the score of each label, before it becomes a probability."""
-        times = features.times.astype(np.float32)
-        shares = times / max(times.sum(), np.float32(1))
-        vectors = self.vectors[features.ids, : self.dim] * shares[:, None]
+        vectors = self.vectors[features.ids, : self.dim] / np.float32(max(len(features.ids), 1))
         return np.asarray(vectors @ self.outputs[:, : self.dim].T, np.float32)
 
     def bias_of(self, label: int) -> float:
@@ -97,9 +95,7 @@ class FastTextModel:
         return {"labels": self.labels, "loss": self.loss, "features": self.space.facts()}
 
     def arrays(self) -> Arrays:
-        vectors, outputs = (
-            np.ascontiguousarray(array[:, : self.dim]) for array in (self.vectors, self.outputs)
-        )
+        vectors, outputs = (array[:, : self.dim] for array in (self.vectors, self.outputs))
         return {"vectors": vectors, "outputs": outputs, **self.space.arrays()}
 
     @classmethod
@@ -113,14 +109,6 @@ class FastTextModel:
         return cls(labels, loss, space, vectors, outputs, dim)
 
 
-def _aligned(rows: int, columns: int) -> npt.NDArray[np.float32]:
-    """An array whose rows begin where lines of the cache begin, as far as their length allows."""
-    width = -(-columns // PADDED_FLOATS) * PADDED_FLOATS
-    room = np.zeros(rows * width + LINE_FLOATS, np.float32)
-    first = -(room.ctypes.data // room.itemsize) % LINE_FLOATS
-    return room[first : first + rows * width].reshape(rows, width)
-
-
 class FastText:
     """The vectors while they are learnt."""
 
@@ -131,7 +119,7 @@ class FastText:
         self, settings: FastTextSettings, labels: list[str], loss: str, space: FeatureSpace, dim: int
     ) -> None:
         self._settings, self._labels, self._loss, self._space, self._dim = settings, labels, loss, space, dim
-        self._vectors, self._outputs = _aligned(len(space), dim), _aligned(len(labels), dim)
+        self._vectors, self._outputs = aligned(len(space), dim), aligned(len(labels), dim)
         self._draw = np.zeros(1, np.float64)
 
     def _begin_at_random(self, threads: int) -> None:
@@ -159,7 +147,7 @@ class FastText:
         dim = previous.dim if previous else settings.dim
         if previous:
             space = extended(previous.space, space)
-        refuse_if_too_large((len(space) + len(names)) * (dim + PADDED_FLOATS) * 4, resources)
+        refuse_if_too_large((len(space) + len(names)) * (dim + LINE) * 4, resources)
         learner = cls(settings, names, loss, space, dim)
         learner._begin_at_random(resources.threads)
         counts = np.bincount(lesson.labels.ids, minlength=len(names)).astype(np.float64)
@@ -167,12 +155,12 @@ class FastText:
         if previous:
             learner._vectors[: len(previous.space), :dim] = previous.vectors[:, :dim]
             learner._outputs[: len(previous.labels), :dim] = previous.outputs[:, :dim]
-        return learner, FeatureFeed(space, lesson, settings.seed, resources, progress)
+        feed = FeatureFeed(space, lesson, settings.seed, resources, progress, distinct=FastTextModel.distinct)
+        return learner, feed
 
     def learn(self, block: Block, rate: float, seed: int) -> Loss:
         total = kernels.learn(
             block.features.ids,
-            block.features.times,
             block.features.offsets,
             block.labels,
             block.label_offsets,

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.kernel import AHEAD, Bytes, Ints, kernel, prefetch
+from manyhands.kernel import AHEAD, Ints, kernel, prefetch
+from manyhands.lines import LINE, Floats, add_line, dot_line
 from manyhands.models.losses import (
     LEAST,
     NEGATIVE,
     ROWS_BETWEEN_MERGES,
     Classes,
-    Floats,
     errors,
     merge,
     probabilities,
@@ -21,7 +21,7 @@ from manyhands.models.losses import (
 from manyhands.models.space_kernels import Numbers
 from manyhands.text.hashing import mix
 
-ONE = np.uint64(1)
+ONE, WIDTH = np.uint64(1), np.uint64(LINE)
 FEW_LABELS = 64
 EASY = 0.01  # a row whose loss is less teaches next to nothing: its vectors are left alone
 TO_FRACTION = 1.0 / (1 << 53)
@@ -39,31 +39,23 @@ def first_vectors(vectors: Floats, first: int, last: int, dim: int, seed: np.uin
 
 
 @kernel
-def _mean(
-    ids: Numbers, times: Bytes, start: int, end: int, vectors: Floats, dim: int, out: Floats
-) -> np.float32:
-    """Write the mean of the row's vectors to ``out``; returns one by their number."""
-    columns, width = np.uint64(dim), np.uint64(vectors.shape[1])
-    total, last = np.float32(0), np.uint64(end - 1)
+def _mean(ids: Numbers, start: int, end: int, vectors: Floats, dim: int, out: Floats) -> None:
+    """Write the mean of the row's vectors to ``out``."""
+    columns, width, last = np.uint64(dim), np.uint64(vectors.shape[1]), np.uint64(end - 1)
     for k in range(columns):
         out[k] = 0
     for i in range(np.uint64(start), np.uint64(end)):
         prefetch(vectors, np.uint64(ids[min(i + AHEAD, last)]) * width)
         feature = np.uint64(ids[i])
-        count = np.float32(times[i])
-        total += count
         for k in range(columns):
-            out[k] += count * vectors[feature, k]
-    inverse = np.float32(1) / max(total, np.float32(1))
+            out[k] += vectors[feature, k]
     for k in range(columns):
-        out[k] *= inverse
-    return inverse
+        out[k] /= np.float32(max(end - start, 1))
 
 
 @kernel
 def learn(
     ids: Numbers,
-    times: Bytes,
     offsets: Ints,
     labels: Classes,
     label_offsets: Ints,
@@ -76,9 +68,9 @@ def learn(
     vectors: Floats,
     outputs: Floats,
 ) -> float:
-    """One pass over a block of rows; returns the sum of their losses."""
-    dim = vectors.shape[1]
-    mean, gradient = np.zeros(dim, np.float32), np.zeros(dim, np.float32)
+    """One pass over a block of rows; returns the sum of their losses. Vectors are padded to whole lines."""
+    width = vectors.shape[1]
+    mean, gradient = np.zeros(width, np.float32), np.zeros(width, np.float32)
     scores = np.empty(len(outputs), np.float32)
     few = len(outputs) <= FEW_LABELS
     mine = outputs.copy() if few else outputs
@@ -92,45 +84,42 @@ def learn(
         if start == end:
             continue
         first, last = label_offsets[row], label_offsets[row + 1]
-        inverse = _mean(ids, times, start, end, vectors, dim, mean)
+        _mean_of_lines(ids, start, end, vectors, mean)
         gradient[:] = 0
         step = rate * weights[row]
         if loss == NEGATIVE:
-            cost = _sampled(
-                labels,
-                first,
-                last,
-                negatives,
-                draw,
-                mix(np.uint64(seed) + np.uint64(row)),
-                step,
-                mean,
-                mine,
-                gradient,
-            )
+            state = mix(np.uint64(seed) + np.uint64(row))
+            cost = _sampled(labels, first, last, negatives, draw, state, step, mean, mine, gradient)
         else:
             cost = _all(labels, first, last, loss, step, mean, mine, scores, gradient)
         total += weights[row] * cost
         if cost > EASY:
-            _spread(ids, times, start, end, inverse, gradient, vectors)
+            _spread(ids, start, end, gradient, vectors)
     if few:
         merge(outputs.reshape(-1), mine.reshape(-1), before.reshape(-1))
     return total
 
 
 @kernel
-def _spread(
-    ids: Numbers, times: Bytes, start: int, end: int, inverse: np.float32, gradient: Floats, vectors: Floats
-) -> None:
+def _mean_of_lines(ids: Numbers, start: int, end: int, vectors: Floats, out: Floats) -> None:
+    """As ``_mean``, for vectors that are padded to whole lines."""
+    width, last, one = np.uint64(len(out)), np.uint64(end - 1), np.float32(1)
+    out[:] = 0
+    for line in range(np.uint64(0), width, WIDTH):
+        for i in range(np.uint64(start), np.uint64(end)):
+            prefetch(vectors, np.uint64(ids[min(i + AHEAD, last)]) * width + line)
+            add_line(out, line, vectors, np.uint64(ids[i]) * width + line, one)
+    for k in range(len(out)):
+        out[k] /= np.float32(end - start)
+
+
+@kernel
+def _spread(ids: Numbers, start: int, end: int, gradient: Floats, vectors: Floats) -> None:
     """Move the vector of each n-gram by its share."""
-    columns = np.uint64(len(gradient))
-    for k in range(columns):
-        gradient[k] *= inverse
-    for i in range(np.uint64(start), np.uint64(end)):
-        feature = np.uint64(ids[i])
-        count = np.float32(times[i])
-        for k in range(columns):
-            vectors[feature, k] += count * gradient[k]
+    width, share = np.uint64(len(gradient)), np.float32(1) / np.float32(end - start)
+    for line in range(np.uint64(0), width, WIDTH):
+        for i in range(np.uint64(start), np.uint64(end)):
+            add_line(vectors, np.uint64(ids[i]) * width + line, gradient, line, share)
 
 
 @kernel
@@ -146,7 +135,8 @@ def _all(
     gradient: Floats,
 ) -> float:
     """Learn from every label's score."""
-    _dot(outputs, mean, scores)
+    for label in range(len(outputs)):
+        scores[label] = _score(mean, outputs, label)
     cost = errors(scores, loss, labels, first, last)
     for label in range(len(outputs)):
         _move(step * scores[label], mean, outputs, label, gradient)
@@ -154,19 +144,20 @@ def _all(
 
 
 @kernel
-def _dot(outputs: Floats, mean: Floats, scores: Floats) -> None:
-    for label in range(len(outputs)):
-        score = np.float32(0)
-        for k in range(len(mean)):
-            score += outputs[label, k] * mean[k]
-        scores[label] = score
+def _score(mean: Floats, outputs: Floats, label: Any) -> np.float32:
+    score, width = np.float32(0), np.uint64(len(mean))
+    for line in range(np.uint64(0), width, WIDTH):
+        score += dot_line(mean, line, outputs, np.uint64(label) * width + line)
+    return score
 
 
 @kernel
 def _move(step: np.float32, mean: Floats, outputs: Floats, label: Any, gradient: Floats) -> None:
-    for k in range(len(mean)):
-        gradient[k] += step * outputs[label, k]
-        outputs[label, k] += step * mean[k]
+    width = np.uint64(len(mean))
+    for line in range(np.uint64(0), width, WIDTH):
+        output = np.uint64(label) * width + line
+        add_line(gradient, line, outputs, output, step)
+        add_line(outputs, output, mean, line, step)
 
 
 @kernel
@@ -197,10 +188,7 @@ def _sampled(
                     wrong = wrong and labels[other] != label
                 if not wrong:
                     continue
-            score = np.float32(0)
-            for k in range(len(mean)):
-                score += outputs[label, k] * mean[k]
-            probability = sigmoid(score)
+            probability = sigmoid(_score(mean, outputs, label))
             likely = np.float32(1) - probability if sample else probability
             cost -= np.log(max(likely, LEAST))
             truth = np.float32(0) if sample else np.float32(1)
@@ -209,10 +197,10 @@ def _sampled(
 
 
 @kernel
-def means(ids: Numbers, times: Bytes, offsets: Ints, vectors: Floats, dim: int, out: Floats) -> None:
+def means(ids: Numbers, offsets: Ints, vectors: Floats, dim: int, out: Floats) -> None:
     mean = np.zeros(dim, np.float32)
     for row in range(len(offsets) - 1):
-        _mean(ids, times, offsets[row], offsets[row + 1], vectors, dim, mean)
+        _mean(ids, offsets[row], offsets[row + 1], vectors, dim, mean)
         for k in range(dim):
             out[row, k] = mean[k]
 
@@ -220,7 +208,6 @@ def means(ids: Numbers, times: Bytes, offsets: Ints, vectors: Floats, dim: int, 
 @kernel
 def score(
     ids: Numbers,
-    times: Bytes,
     offsets: Ints,
     vectors: Floats,
     outputs: Floats,
@@ -231,8 +218,12 @@ def score(
     """The probability of each label for each row."""
     mean, scores = np.zeros(outputs.shape[1], np.float32), np.empty(len(outputs), np.float32)
     for row in range(len(offsets) - 1):
-        _mean(ids, times, offsets[row], offsets[row + 1], vectors, dim, mean)
-        _dot(outputs, mean, scores)
+        _mean(ids, offsets[row], offsets[row + 1], vectors, dim, mean)
+        for label in range(len(outputs)):
+            total = np.float32(0)
+            for k in range(dim):
+                total += outputs[label, k] * mean[k]
+            scores[label] = total
         probabilities(scores, loss)
         for k in range(len(scores)):
             out[row, k] = scores[k]

@@ -11,9 +11,9 @@ from manyhands.parallel import side_by_side
 from manyhands.records import Progress, Resources
 from manyhands.text.lesson import Lesson
 
-LEAST_ROWS, MOST_ROWS = 128, 1024
-BLOCKS = 128  # where there are rows enough: threads finish a round together, the rate falls smoothly
-BYTES_PER_FEATURE = 5
+LEAST_ROWS, MOST_ROWS = 256, 2048
+BLOCKS = 64  # where there are rows enough: threads finish a round together, the rate falls smoothly
+BYTES_PER_FEATURE = 4
 LETTERS_A_WORD = 6  # with the marks of its begin and end
 
 
@@ -31,10 +31,17 @@ class FeatureFeed:
     """Blocks of random rows: the order of the input, in which equal labels may stand together, is lost."""
 
     def __init__(
-        self, space: FeatureSpace, lesson: Lesson, seed: int, resources: Resources, progress: Progress
+        self,
+        space: FeatureSpace,
+        lesson: Lesson,
+        seed: int,
+        resources: Resources,
+        progress: Progress,
+        *,
+        distinct: bool,
     ) -> None:
         self._lesson = lesson
-        self._featuriser = Featuriser(space, lesson.corpus)
+        self._featuriser = Featuriser(space, lesson.corpus, distinct=distinct)
         size = min(max(len(lesson) // BLOCKS, LEAST_ROWS), MOST_ROWS)
         order = np.random.default_rng(seed).permutation(len(lesson))
         self._rows = [order[start : start + size] for start in range(0, len(order), size)]

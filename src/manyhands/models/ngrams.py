@@ -14,6 +14,7 @@ from pydantic import Field
 
 from manyhands.errors import InputError
 from manyhands.kernel import frozen
+from manyhands.lines import LINE, aligned
 from manyhands.models import ngrams_kernels as kernels
 from manyhands.models.feed import Block, FeatureFeed
 from manyhands.models.learner import Arrays, Loss, Scores
@@ -45,6 +46,8 @@ class NgramsSettings(NgramSettings):
 class NgramsModel:
     """``table`` has a row for each feature: its scale, then its weights; training adds columns behind."""
 
+    distinct: ClassVar[bool] = True  # an n-gram counts once, however often a text repeats it
+
     def __init__(
         self,
         labels: list[str],
@@ -64,7 +67,7 @@ class NgramsModel:
         return self.loss == "one-vs-all"
 
     def scores(self, corpus: Corpus, threads: int = 1) -> Scores:
-        return score_rows(self.space, corpus, len(self.labels), self._score, threads)
+        return score_rows(self.space, corpus, len(self.labels), self._score, threads, distinct=self.distinct)
 
     def _score(self, features: Features, out: Scores) -> None:
         kernels.score(features.ids, features.offsets, self.table, self.bias, LOSSES[self.loss], out)
@@ -88,12 +91,7 @@ class NgramsModel:
         return {"labels": self.labels, "loss": self.loss, "features": self.space.facts()}
 
     def arrays(self) -> Arrays:
-        width = 1 + len(self.bias)
-        return {
-            "table": np.ascontiguousarray(self.table[:, :width]),
-            "bias": self.bias,
-            **self.space.arrays(),
-        }
+        return {"table": self.table[:, : 1 + len(self.bias)], "bias": self.bias, **self.space.arrays()}
 
     @classmethod
     def from_parts(cls, facts: dict[str, Any], arrays: Arrays) -> Self:
@@ -111,6 +109,13 @@ def _columns(labels: int, loss: str) -> int:
     return 1 if labels == 2 and loss == "softmax" else labels
 
 
+def _room(rows: int, columns: int) -> npt.NDArray[np.float32]:
+    """Rows of a few numbers share a line of the cache, larger ones begin where one begins."""
+    return (
+        np.zeros((rows, -(-columns // 4) * 4), np.float32) if columns <= LINE // 2 else aligned(rows, columns)
+    )
+
+
 class Ngrams:
     """The weights while they are learnt: the last column of the table holds AdaGrad's squares."""
 
@@ -120,7 +125,7 @@ class Ngrams:
     def __init__(self, labels: list[str], loss: str, space: FeatureSpace) -> None:
         columns = _columns(len(labels), loss)
         self._labels, self._loss, self._space = labels, loss, space
-        self._table = np.zeros((len(space), -(-(columns + 2) // 4) * 4), np.float32)
+        self._table = _room(len(space), columns + 2)
         self._bias = np.zeros(columns, np.float32)
         self._rate_share = 1.0
 
@@ -140,9 +145,9 @@ class Ngrams:
         space = find_features(lesson.corpus, slotting, settings.min_count, resources.threads)
         if previous:
             space = extended(previous.space, space)
-        refuse_if_too_large(len(space) * 4 * (2 * len(names) + 8), resources)
+        refuse_if_too_large(len(space) * 4 * 2 * (len(names) + LINE), resources)
         learner = cls(names, loss, space)
-        feed = FeatureFeed(space, lesson, settings.seed, resources, progress)
+        feed = FeatureFeed(space, lesson, settings.seed, resources, progress, distinct=NgramsModel.distinct)
         learner._scale(feed, lesson, resources.threads)
         if previous:
             learner._take_over(previous)
@@ -150,12 +155,14 @@ class Ngrams:
 
     def _scale(self, feed: FeatureFeed, lesson: Lesson, threads: int) -> None:
         """Scale every feature by what it tells of the classes."""
-        features = 0
+        features, shares = 0, 1 << (threads - 1).bit_length()
+        if len(self._table) < shares << int(kernels.LINE_BITS):
+            shares = 1
         for start in range(0, len(feed), BLOCKS_AT_ONCE):
             numbers = range(start, min(start + BLOCKS_AT_ONCE, len(feed)))
             blocks = feed.blocks(numbers, threads)
             features += sum(len(block.features.ids) for block in blocks)
-            work = [(blocks, share, threads, self._table) for share in range(threads)]
+            work = [(blocks, share, shares, self._table) for share in range(shares)]
             for _ in side_by_side(lambda part: _count_share(*part), work, threads):
                 pass
         rows = np.bincount(

@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.kernel import AHEAD, Ints, kernel, prefetch
+from manyhands.lines import LINE, Floats, add_line
 from manyhands.models.losses import (
     ROWS_BETWEEN_MERGES,
     SOFTMAX,
     Classes,
-    Floats,
     errors,
     merge,
     probabilities,
@@ -21,9 +21,9 @@ from manyhands.models.space_kernels import Numbers
 
 LEAST_LENGTH = np.float32(1e-9)
 BIAS_SHARE = np.float32(0.1)  # every row moves the bias: it needs smaller steps
-ONE = np.uint64(1)
+ONE, WIDTH = np.uint64(1), np.uint64(LINE)
 LEAST = np.float32(1e-9)
-LINE = 16  # features that share a line of the cache go to the same thread
+LINE_BITS = np.uint64(4)  # sixteen features, which may share a line of the cache, go to the same thread
 
 
 @kernel
@@ -39,15 +39,29 @@ def count_classes(
 ) -> None:
     """Count the rows of each class that have a feature, for one share of the features.
 
-    The counts stand where the weights will be: fresh memory for them would take longer to get than
-    the counting.
+    Every thread goes through all features and leaves those of the others alone by adding nothing to
+    a row of its own instead: which features are whose, no processor could foresee. ``shares`` is a
+    power of two, and every share has a line at least. The counts stand where the weights will be:
+    fresh memory for them would take longer to get than the counting.
     """
+    width, mask, mine = np.uint64(table.shape[1]), np.uint64(shares - 1), np.uint64(share)
+    own = mine << LINE_BITS
     for row in range(len(offsets) - 1):
-        for i in range(offsets[row], offsets[row + 1]):
-            feature = ids[i]
-            if feature // LINE % shares == share:
-                for k in range(label_offsets[row], label_offsets[row + 1]):
-                    table[feature, 1 + labels[k]] += weights[row]
+        last = np.uint64(offsets[row + 1] - 1)
+        first = (
+            np.uint64(labels[label_offsets[row]])
+            if label_offsets[row] < label_offsets[row + 1]
+            else np.uint64(0)
+        )
+        for i in range(np.uint64(offsets[row]), np.uint64(offsets[row + 1])):
+            ahead = np.uint64(ids[min(i + AHEAD, last)])
+            prefetch(table, (ahead if ahead >> LINE_BITS & mask == mine else own) * width + ONE + first)
+            feature = np.uint64(ids[i])
+            is_mine = feature >> LINE_BITS & mask == mine
+            feature = feature if is_mine else own
+            weight = weights[row] if is_mine else np.float32(0)
+            for k in range(label_offsets[row], label_offsets[row + 1]):
+                table[feature, ONE + np.uint64(labels[k])] += weight
 
 
 @kernel
@@ -81,19 +95,25 @@ def scale(
 
 
 @kernel
-def _add_up(ids: Numbers, start: int, end: int, table: Floats, scores: Floats) -> Any:
-    """Sum the scaled weights into ``scores``; returns one by the length of the row's vector."""
-    squares, last = LEAST_LENGTH, np.uint64(end - 1)
-    columns, width = np.uint64(len(scores)), np.uint64(table.shape[1])
-    scores[:] = 0
+def _add_up(ids: Numbers, start: int, end: int, table: Floats, sums: Floats) -> Any:
+    """Sum the rows of the features, each times its scale; returns one by the length of the row's vector.
+
+    The scale stands in the first column, so that the first sum is the square of that length.
+    """
+    columns, width, last = np.uint64(len(sums)), np.uint64(table.shape[1]), np.uint64(end - 1)
+    sums[:] = 0
     for i in range(np.uint64(start), np.uint64(end)):
-        prefetch(table, np.uint64(ids[min(i + AHEAD, last)]) * width)
-        feature = np.uint64(ids[i])
+        ahead, feature = np.uint64(ids[min(i + AHEAD, last)]) * width, np.uint64(ids[i])
         x = table[feature, np.uint64(0)]
-        squares += x * x
-        for k in range(columns):
-            scores[k] += x * table[feature, k + ONE]
-    return np.float32(1) / np.sqrt(squares)
+        if width % WIDTH:
+            prefetch(table, ahead)
+            for k in range(columns):
+                sums[k] += x * table[feature, k]
+        else:
+            for line in range(np.uint64(0), width, WIDTH):
+                prefetch(table, ahead + line)
+                add_line(sums, line, table, feature * width + line, x)
+    return np.float32(1) / np.sqrt(sums[0] + LEAST_LENGTH)
 
 
 @kernel
@@ -125,8 +145,9 @@ def learn(
     bias: Floats,
 ) -> float:
     """One pass over a block of rows; returns the sum of their losses."""
-    total = 0.0
+    total, width = 0.0, table.shape[1]
     scores, mine, before = np.empty(len(bias), np.float32), bias.copy(), bias.copy()
+    sums, moves = np.zeros(width, np.float32), np.zeros(width, np.float32)
     single = len(bias) == 1 and loss == SOFTMAX
     order = shuffled(len(weights), seed)
     for number in range(len(order)):
@@ -140,34 +161,38 @@ def learn(
                 ids, start, end, labels, first, last, weights[row], rate, table, mine
             )
             continue
-        inverse = _add_up(ids, start, end, table, scores)
+        inverse = _add_up(ids, start, end, table, sums)
         for k in range(len(bias)):
-            scores[k] = scores[k] * inverse + mine[k]
+            scores[k] = sums[k + 1] * inverse + mine[k]
         total += weights[row] * errors(scores, loss, labels, first, last)
         squares = np.float32(0)
         for k in range(len(bias)):
             scores[k] *= weights[row]
             mine[k] += BIAS_SHARE * rate * scores[k]
-            scores[k] *= inverse
-            squares += scores[k] * scores[k]
-        _update(ids, start, end, squares / np.float32(2), rate, scores, table)
+            moves[k + 1] = scores[k] * inverse
+            squares += moves[k + 1] * moves[k + 1]
+        _update(ids, start, end, squares / np.float32(2), rate, moves, table)
     merge(bias, mine, before)
     return total
 
 
 @kernel
 def _update(
-    ids: Numbers, start: int, end: int, squares: np.float32, rate: np.float32, errors: Floats, table: Floats
+    ids: Numbers, start: int, end: int, squares: np.float32, rate: np.float32, moves: Floats, table: Floats
 ) -> None:
-    """AdaGrad, with one sum of squares for all classes of a feature."""
-    columns, last = np.uint64(len(errors)), np.uint64(table.shape[1] - 1)
+    """AdaGrad, with one sum of squares for all classes of a feature. ``moves`` has 0 for all but weights."""
+    width = np.uint64(table.shape[1])
     for i in range(np.uint64(start), np.uint64(end)):
         feature = np.uint64(ids[i])
         x = table[feature, np.uint64(0)]
-        table[feature, last] += x * x * squares
-        step = rate * x / np.sqrt(table[feature, last])
-        for k in range(columns):
-            table[feature, k + ONE] += step * errors[k]
+        table[feature, width - ONE] += x * x * squares
+        step = rate * x / np.sqrt(table[feature, width - ONE])
+        if width % WIDTH:
+            for k in range(width - ONE):
+                table[feature, k] += step * moves[k]
+        else:
+            for line in range(np.uint64(0), width, WIDTH):
+                add_line(table, feature * width + line, moves, line, step)
 
 
 @kernel
@@ -206,7 +231,7 @@ def _learn_one(
 @kernel
 def score(ids: Numbers, offsets: Ints, table: Floats, bias: Floats, loss: int, out: Floats) -> None:
     """The probability of each label for each row."""
-    scores = np.empty(len(bias), np.float32)
+    scores, sums = np.empty(len(bias), np.float32), np.empty(table.shape[1], np.float32)
     for row in range(len(offsets) - 1):
         start, end = offsets[row], offsets[row + 1]
         if len(bias) == 1 and loss == SOFTMAX:
@@ -214,9 +239,9 @@ def score(ids: Numbers, offsets: Ints, table: Floats, bias: Floats, loss: int, o
             out[row, 1] = sigmoid(total * inverse + bias[0])
             out[row, 0] = np.float32(1) - out[row, 1]
             continue
-        inverse = _add_up(ids, start, end, table, scores)
+        inverse = _add_up(ids, start, end, table, sums)
         for k in range(len(bias)):
-            scores[k] = scores[k] * inverse + bias[k]
+            scores[k] = sums[k + 1] * inverse + bias[k]
         probabilities(scores, loss)
         for k in range(len(bias)):
             out[row, k] = scores[k]

@@ -1,8 +1,8 @@
 """The ONNX graphs of the models: from the feature numbers of one text to the probability of each label.
 
-``ids`` are distinct feature numbers and ``times`` how often each stands in the text, both as
-``manyhands.models.space.Featuriser`` makes them. A feature that adds nothing is put behind the
-given ones, because runtimes differ in what the sum over no features is.
+``ids`` are feature numbers as ``manyhands.models.space.Featuriser`` makes them: distinct ones for
+``ngrams``, repeated ones too for ``fasttext``. A feature that adds nothing is put behind the given
+ones, because runtimes differ in what the sum over no features is.
 """
 
 import json
@@ -91,15 +91,15 @@ def fasttext_graph(model: FastTextModel) -> _Graph:
     _refuse_if_too_large((len(model.vectors) + len(model.labels)) * model.dim)
     graph = _Graph(len(model.labels))
     ids = _with_neutral(graph, len(model.vectors))
-    times = graph.given("times", "FLOAT")
     graph.constant("vectors", _with_zero_row(model.vectors[:, : model.dim]))
     graph.constant("outputs", model.outputs[:, : model.dim])
-    none = graph.constant("no_times", np.zeros(1, np.float32))
-    counts = graph.node("Concat", times, none, to="counts", axis=0)
     rows = graph.node("Gather", "vectors", ids, to="rows")
-    total = graph.node("ReduceSum", counts, to="total", keepdims=0)
-    count = graph.node("Max", total, graph.constant("one", np.array(1, np.float32)), to="count")
-    mean = graph.node("Div", graph.node("MatMul", counts, rows, to="sum"), count, to="mean")
+    axis = graph.constant("axis", np.zeros(1, np.int64))
+    total = graph.node("ReduceSum", rows, axis, to="total", keepdims=0)
+    one = graph.constant("one", np.array(1, np.float32))
+    size = graph.node("CastLike", graph.node("Size", "ids", to="size"), one, to="given")
+    count = graph.node("Max", size, one, to="count")
+    mean = graph.node("Div", total, count, to="mean")
     _probabilities(graph, graph.node("MatMul", "outputs", mean, to="scores"), model.loss)
     return graph
 

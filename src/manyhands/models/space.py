@@ -24,16 +24,15 @@ from manyhands.text.corpus import Corpus
 from manyhands.text.ngrams import Letters, Slots, Slotting, row_slots
 
 ROWS_AT_ONCE = 2048
-ARENA_FEATURES = 1 << 23
+ARENA_FEATURES = 1 << 22
 MOST_COUNTERS = 8  # threads that count, each in a table of its own
 
 
 @dataclass(frozen=True)
 class Features:
-    """The distinct features of some rows, and how often each stands in its row (255 at most)."""
+    """The features of row ``i`` are ``ids[offsets[i]:offsets[i + 1]]``."""
 
     ids: Numbers
-    times: Bytes
     offsets: Ints
 
 
@@ -84,11 +83,10 @@ class FeatureSpace:
 
 
 class Featuriser:
-    """Makes features of the rows of one corpus."""
+    """Makes features of the rows of one corpus: one for each n-gram or, if ``distinct``, each once."""
 
-    def __init__(self, space: FeatureSpace, corpus: Corpus) -> None:
-        self._space = space
-        self._corpus = corpus
+    def __init__(self, space: FeatureSpace, corpus: Corpus, *, distinct: bool) -> None:
+        self._space, self._corpus, self._distinct = space, corpus, distinct
         self._letters = space.slotting.letters(corpus)
         self._local = threading.local()
 
@@ -98,7 +96,7 @@ class Featuriser:
         room = _room(self._space.slotting, tokens, offsets, self._letters)
         scratch, arena = self._scratch(room), self._arena(room.all_rows, keep)
         starts = np.zeros(len(rows) + 1, np.int64)
-        ids, times = arena.ids[arena.used :], arena.times[arena.used :]
+        ids = arena.ids[arena.used :]
         kernels.features(
             tokens,
             offsets,
@@ -106,21 +104,21 @@ class Featuriser:
             self._space.bits,
             self._space.before,
             self._space.numbers,
+            self._distinct,
             *scratch,
             ids,
-            times,
             starts,
         )
         count = int(starts[-1])
         arena.used += count if keep else 0
-        return Features(frozen(ids[:count]), frozen(times[:count]), starts)
+        return Features(frozen(ids[:count]), starts)
 
     def _arena(self, count: int, keep: bool) -> "_Arena":
         """This thread's room for features. It is made large, as many small rooms take longer to get."""
         arena: _Arena | None = getattr(self._local, "arena", None)
         if arena is None or len(arena.ids) - arena.used < count:
             size = max(count, ARENA_FEATURES) if keep else count
-            arena = self._local.arena = _Arena(np.empty(size, np.uint32), np.empty(size, np.uint8))
+            arena = self._local.arena = _Arena(np.empty(size, np.uint32))
         return arena
 
     def numbers(self, row: int) -> Ints:
@@ -131,20 +129,19 @@ class Featuriser:
         count = row_slots(tokens, 0, int(offsets[1]), *arguments, slots)
         return self._space.numbers_of(slots[:count])
 
-    def _scratch(self, room: "_Room") -> tuple[Slots, Hashes]:
+    def _scratch(self, room: "_Room") -> tuple[Slots, Slots]:
         """This thread's room to work in: fresh memory costs more than what is done in it."""
         kept: _Room | None = getattr(self._local, "room", None)
         if kept is None or not kept.holds(room):
             self._local.room = room
-            self._local.scratch = np.empty(room.one_row, np.uint32), np.zeros(room.table, np.uint64)
-        found: tuple[Slots, Hashes] = self._local.scratch
+            self._local.scratch = np.empty(room.one_row, np.uint32), np.zeros(room.table, np.uint32)
+        found: tuple[Slots, Slots] = self._local.scratch
         return found
 
 
 @dataclass
 class _Arena:
     ids: Numbers
-    times: Bytes
     used: int = 0
 
 
@@ -245,10 +242,12 @@ def score_rows(
     columns: int,
     score: Callable[[Features, npt.NDArray[np.float32]], None],
     threads: int,
+    *,
+    distinct: bool,
 ) -> npt.NDArray[np.float32]:
     """Let ``score`` fill a row for every row of the corpus, a few at a time."""
     out = np.empty((len(corpus), columns), np.float32)
-    featuriser = Featuriser(space, corpus)
+    featuriser = Featuriser(space, corpus, distinct=distinct)
 
     def fill(start: int) -> None:
         rows = np.arange(start, min(start + ROWS_AT_ONCE, len(corpus)))

@@ -108,20 +108,16 @@ def features(
     bits: Hashes,
     before: Numbers,
     numbers: Numbers,
+    distinct: bool,
     scratch: Slots,
-    table: Hashes,
+    table: Slots,
     ids: Numbers,
-    times: Bytes,
     starts: Ints,
 ) -> None:
-    """Write the distinct known features of every row.
-
-    ``table`` remembers where in the row a slot stands already: the slot in its upper half, the
-    place in its lower one, 1 at least. It is cleared after each row as far as that row needs it.
-    """
+    """Write the known features of every row; if ``distinct``, each of them once."""
     at = np.uint64(0)
     for row in range(len(offsets) - 1):
-        n = row_slots(
+        count = row_slots(
             tokens,
             offsets[row],
             offsets[row + 1],
@@ -134,38 +130,52 @@ def features(
             word_mask,
             scratch,
         )
-        size = 16
-        while size < 2 * n:
-            size *= 2
-        last = np.uint64(size - 1)
-        first = at - ONE
-        for k in range(np.uint64(n)):
-            prefetch(bits, np.uint64(scratch[min(k + AHEAD, np.uint64(n - 1))]) >> WORD_BITS)
+        n = _known(scratch, np.uint64(count), bits)
+        if distinct:
+            n = _distinct(scratch, n, table)
+        for k in range(n):
             slot = np.uint64(scratch[k])
-            word = bits[slot >> WORD_BITS]
-            bit = slot & LOW6
-            if not (word >> bit) & ONE:
-                continue
-            place = (slot * np.uint64(0x9E3779B1)) >> np.uint64(7) & last
-            entry = table[place]
-            while entry and entry >> np.uint64(32) != slot:
-                place = (place + ONE) & last
-                entry = table[place]
-            if entry:
-                seen = first + (entry & np.uint64(0xFFFFFFFF))
-                times[seen] += np.uint8(times[seen] < 255)
-            else:
-                table[place] = slot << np.uint64(32) | (at - first)
-                known = np.uint64(before[slot >> WORD_BITS]) + ones(word & ((ONE << bit) - ONE))
-                prefetch(numbers, known)
-                ids[at] = known
-                times[at] = 1
-                at += ONE
-        for k in range(first + ONE, at):  # what was asked for above has come by now
+            below = bits[slot >> WORD_BITS] & ((ONE << (slot & LOW6)) - ONE)
+            place = np.uint64(before[slot >> WORD_BITS]) + ones(below)
+            prefetch(numbers, place)
+            ids[at + k] = place
+        for k in range(at, at + n):  # what was asked for above has come by now
             ids[k] = numbers[np.uint64(ids[k])]
-        for used in range(size):
-            table[used] = 0
+        at += n
         starts[row + 1] = at
+
+
+@kernel
+def _known(slots: Slots, n: np.uint64, bits: Hashes) -> np.uint64:
+    """Move the known slots to the front, without a branch that nobody could predict."""
+    found = np.uint64(0)
+    for k in range(n):
+        prefetch(bits, np.uint64(slots[min(k + AHEAD, n - ONE)]) >> WORD_BITS)
+        slot = np.uint64(slots[k])
+        slots[found] = slot
+        found += (bits[slot >> WORD_BITS] >> (slot & LOW6)) & ONE
+    return found
+
+
+@kernel
+def _distinct(slots: Slots, n: np.uint64, table: Slots) -> np.uint64:
+    """Move the first of equal slots to the front. ``table`` is empty before and after."""
+    size = np.uint64(16)
+    while size < n + n:
+        size += size
+    last, found = size - ONE, np.uint64(0)
+    for k in range(n):
+        slot = np.uint64(slots[k])
+        entry = slot + ONE  # 0 is an empty place
+        place = (slot * np.uint64(0x9E3779B1)) >> np.uint64(7) & last
+        while table[place] != entry and table[place]:
+            place = (place + ONE) & last
+        slots[found] = slot
+        found += np.uint64(table[place] != entry)
+        table[place] = entry
+    for used in range(size):
+        table[used] = 0
+    return found
 
 
 @kernel

@@ -1,17 +1,17 @@
-"""Named arrays in one file, in the safetensors format; read by mapping the file, with every size checked."""
+"""Named arrays in one file, in the safetensors format; read by mapping the file, with every size checked.
 
-import errno
+The library of that name wants every array whole and copies it once more. Here an array goes to the
+file as it lies in memory, and one that lies in pieces goes a few rows at a time.
+"""
+
 import json
 import mmap
 import os
-import re
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
-from safetensors.numpy import save_file
 
 from manyhands.errors import InputError
 from manyhands.storage.files import flush
@@ -22,20 +22,36 @@ TYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1",
 }  # fmt: skip
+NAMES = {kind: name for name, kind in TYPES.items()}
+ALIGNED_BYTES = 8
+PIECE_BYTES = 1 << 20
 LARGEST_HEADER_BYTES = 16 << 20
 MOST_DIMENSIONS = 4
 
 
 def write_tensors(path: Path, arrays: Arrays, facts: dict[str, str] | None = None) -> None:
     """Write the arrays to the disk itself. ``facts`` are kept in the file's head."""
-    try:
-        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path, facts)
-    except SafetensorError as error:  # a full disk, in all likelihood; it tells of it as text
-        code = re.search(r"os error (\d+)", str(error))
-        number = int(code[1]) if code else errno.EIO
-        raise OSError(number, os.strerror(number), str(path)) from None
-    path.chmod(0o644)
+    with path.open("wb") as file:
+        send_tensors(file, arrays, facts)
     flush(path)
+
+
+def send_tensors(file: IO[bytes], arrays: Arrays, facts: dict[str, str] | None = None) -> None:
+    """Write the arrays to a file that is open. The largest numbers come first, so that all lie aligned."""
+    head: dict[str, Any] = {"__metadata__": facts} if facts else {}
+    names, end = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name)), 0
+    for name in names:
+        start, end = end, end + arrays[name].nbytes
+        kind = NAMES[arrays[name].dtype.newbyteorder("<").str]
+        head[name] = {"dtype": kind, "shape": list(arrays[name].shape), "data_offsets": [start, end]}
+    written = json.dumps(head, separators=(",", ":")).encode()
+    written += b" " * (-len(written) % ALIGNED_BYTES)
+    file.write(len(written).to_bytes(8, "little") + written)
+    for name in names:
+        rows = np.atleast_1d(arrays[name].astype(arrays[name].dtype.newbyteorder("<"), copy=False))
+        step = PIECE_BYTES // max(abs(rows.strides[0]), 1) + 1
+        for start in range(0, len(rows), step):
+            file.write(np.ascontiguousarray(rows[start : start + step]).reshape(-1).view(np.uint8).data)
 
 
 def read_tensors(path: Path) -> tuple[Arrays, dict[str, str]]:

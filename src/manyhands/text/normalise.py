@@ -31,6 +31,7 @@ WINDOWS = tuple(
     ord(bytes([byte]).decode("cp1252", "replace").replace("\ufffd", chr(byte))) for byte in range(0x80, 0xA0)
 )
 LONGEST_WORD = 128  # bytes; a longer run is cut, so that no input makes a word of megabytes
+BLANK = 0x20
 SPARE = 8  # bytes behind the last text, so that readers may load eight bytes anywhere
 LONGEST_ENTITY = 33  # the longest name HTML knows, and room for & and ;
 
@@ -179,7 +180,7 @@ def _normalise(
     offsets: Ints,
 ) -> None:
     """Write the normalised texts one after the other to ``out``, which must hold 2 n + 1 bytes."""
-    plain, small = _byte_tables(kinds, lower)
+    plain, small = _byte_tables(kinds, lower, html, drop_signs)
     at = 0
     offsets[0] = 0
     for text in range(len(starts) - 1):
@@ -187,19 +188,12 @@ def _normalise(
         run = 0  # bytes of the word being written; at 0, what was written ends in a space or is empty
         i, end = starts[text], starts[text + 1]
         while i < end:
-            byte = data[np.uint64(i)]  # unsigned: a signed index might count from the end
-            kind = plain[byte]
-            if kind <= WORD:
-                # Letters and blanks, without a branch for where a word ends: mispredicting
-                # that cost a third of the time. A blank is written, and overwritten if it is
-                # the second.
-                out[np.uint64(at)] = small[byte]
-                at += kind | (run > 0)
-                run = (run + 1) * kind
-                i += 1
-                if run >= LONGEST_WORD:
-                    at, run = _close(out, at, run)
-                continue
+            at, i, run = _put_plain(data, i, end, plain, small, out, at, run)
+            if run >= LONGEST_WORD:
+                at, run = _close(out, at, run)
+            if i == end:
+                break
+            byte = data[i]
             if html and byte == 0x3C:  # <
                 stop = _line_break_end(data, i, end)
                 if stop > i:
@@ -220,6 +214,40 @@ def _normalise(
                 at, run = _put(lower[then], kinds[then], drop_signs, out, at, run)
         at -= at > begin and run == 0
         offsets[text + 1] = at
+
+
+@kernel
+def _put_plain(
+    data: Bytes, i: int, end: int, plain: Bytes, small: Bytes, out: Bytes, at: int, run: int
+) -> tuple[int, int, int]:
+    """Write letters, blanks and signs, up to anything else or a word of full length.
+
+    There is no branch for where a word ends: mispredicting that cost a third of the time. A blank
+    is written, and overwritten if it is the second.
+    """
+    word, inside = at - run, np.uint8(run > 0)
+    while i < end:
+        byte = data[np.uint64(i)]  # unsigned: a signed index might count from the end
+        kind = plain[byte]
+        if kind <= WORD:
+            out[np.uint64(at)] = small[byte]
+            at += int(kind | inside)
+            inside = kind
+            word = word if kind else at
+            i += 1
+            if at - word >= LONGEST_WORD:
+                break
+            continue
+        if kind != SIGN:
+            break
+        out[np.uint64(at)] = BLANK
+        at += int(inside)
+        out[np.uint64(at)] = byte
+        out[np.uint64(at + 1)] = BLANK
+        at += 2
+        word, inside = at, np.uint8(0)
+        i += 1
+    return at, i, at - word
 
 
 @kernel
@@ -247,11 +275,13 @@ def _put(code: int, kind: int, drop_signs: bool, out: Bytes, at: int, run: int) 
 
 
 @kernel
-def _byte_tables(kinds: Bytes, lower: Codes) -> tuple[Bytes, Bytes]:
-    """Kind and lower case of the bytes that stand for themselves; all others are ``SIGN``."""
-    plain = np.full(256, SIGN, np.uint8)
+def _byte_tables(kinds: Bytes, lower: Codes, html: bool, drop_signs: bool) -> tuple[Bytes, Bytes]:
+    """Kind and lower case of the bytes that stand for themselves; all others are ``SKIP``."""
+    plain = np.full(256, SKIP, np.uint8)
     small = np.zeros(256, np.uint8)
     for byte in range(128):
-        plain[byte] = kinds[byte]
-        small[byte] = 0x20 if kinds[byte] == SPACE else lower[byte]
+        special = byte == 0x27 or (html and byte in (0x26, 0x3C))  # ' & <
+        if not special:
+            plain[byte] = SPACE if kinds[byte] == SIGN and drop_signs else kinds[byte]
+        small[byte] = 0x20 if plain[byte] == SPACE else lower[byte]
     return plain, small
