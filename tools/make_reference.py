@@ -36,6 +36,7 @@ CLASSIFY_HEAD = (
     "our `ngrams`",
     "faster by",
     "both predict faster by",
+    "both at 2 MB, points",
 )
 
 
@@ -90,6 +91,7 @@ def by_set(name: str, result: dict[str, Any]) -> tuple[Any, ...]:
         f"{default['seconds']} s, {default['accuracy']} %",
         f"{theirs['seconds'] / default['seconds']:.1f} x",
         " and ".join(predicted),
+        " and ".join(f"{run['accuracy_at_2_mb'] - run['first_accuracy']:+.2f}" for run in (same, default)),
     )
 
 

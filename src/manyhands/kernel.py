@@ -1,13 +1,18 @@
 """How the compiled kernels are made: numba, without the GIL, kept on disk between runs."""
 
+import hashlib
+import importlib.util
+import re
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba.core import cgutils, event, types
+from numba.core import caching, cgutils, event, types
 from numba.extending import intrinsic
 
 P = ParamSpec("P")
@@ -20,9 +25,51 @@ Hashes = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
 
 
+OURS = re.compile(r"^from (manyhands[\w.]*) import", re.MULTILINE)
+
+
+@cache
+def _digest(file: Path) -> bytes:
+    """Of a source file and all those of this package from which it takes anything."""
+    text = file.read_text("utf-8")
+    used = [importlib.util.find_spec(name) for name in OURS.findall(text)]
+    below = [_digest(Path(spec.origin)) for spec in used if spec and spec.origin]
+    return hashlib.sha256(b"".join([text.encode(), *below])).digest()
+
+
+class _Stamped:
+    """Numba asks only whether a kernel's own file has changed, and not those of what the kernel calls."""
+
+    _py_file: str
+
+    def get_source_stamp(self) -> bytes:
+        return _digest(Path(self._py_file))
+
+
+class Chosen(_Stamped, caching.UserProvidedCacheLocator):
+    """Where the user has chosen a folder."""
+
+
+class InTree(_Stamped, caching.InTreeCacheLocator):
+    """Beside the source file."""
+
+
+class UserWide(_Stamped, caching.UserWideCacheLocator):
+    """In the user's cache folder, where the source file's cannot be written."""
+
+
+LOCATORS = ",".join(f"{__name__}.{place.__name__}" for place in (Chosen, InTree, UserWide))
+
+
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile ``function`` on its first call; threads then run it side by side."""
-    compiled: Callable[P, R] = numba.njit(nogil=True, cache=True)(function)
+    config: Any = numba.config
+    before = config.CACHE_LOCATOR_CLASSES
+    config.CACHE_LOCATOR_CLASSES = LOCATORS if function.__module__.startswith("manyhands.") else before
+    try:
+        compiled: Callable[P, R] = numba.njit(nogil=True, cache=True)(function)
+    finally:
+        config.CACHE_LOCATOR_CLASSES = before
     return compiled
 
 

@@ -1,7 +1,6 @@
 """Remote datasets, fetched once into the user's cache folder: only local files can be mapped."""
 
 import hashlib
-import os
 from pathlib import Path
 
 from fsspec.core import url_to_fs
@@ -10,7 +9,7 @@ from fsspec.implementations.local import LocalFileSystem
 from manyhands.data.manifest import DATASET, FILE, LARGEST_BYTES, Manifest
 from manyhands.errors import InputError
 from manyhands.storage.destination import destination
-from manyhands.storage.files import reading
+from manyhands.storage.files import cache_folder, reading
 
 
 def local_copy(path: str) -> Path:
@@ -24,17 +23,12 @@ def local_copy(path: str) -> Path:
         if filesystem.size(f"{remote}/{FILE}") > LARGEST_BYTES:
             raise InputError(f"{path}/{FILE} is too large to be a manifest")
         stored = filesystem.cat_file(f"{remote}/{FILE}")
-        copy = _cache_folder() / hashlib.sha256(stored).hexdigest()[:32]
+        copy = cache_folder("datasets") / hashlib.sha256(stored).hexdigest()[:32]
         if not (copy / FILE).is_file():
-            with destination(str(copy), overwrite=False, kind=DATASET) as folder:
+            with destination(str(copy), True, DATASET) as folder:  # another process may do the same
                 (folder / FILE).write_bytes(stored)
                 manifest = Manifest.load(folder)
                 for name in [part.name for part in manifest.parts] + list(manifest.files):
                     filesystem.get_file(f"{remote}/{name}", str(folder / name))
                 manifest.verify(folder)
         return copy
-
-
-def _cache_folder() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "manyhands" / "datasets"

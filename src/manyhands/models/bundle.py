@@ -19,7 +19,6 @@ from manyhands.settings import LabelScheme, TextSettings
 from manyhands.storage.destination import Kind
 from manyhands.storage.files import flush, sha256
 from manyhands.storage.tensors import read_tensors, write_tensors
-from manyhands.text.corpus import corpus_of
 from manyhands.text.normalise import Normaliser
 from manyhands.text.ragged import Ragged, from_strings
 from manyhands.text.vocabulary import Vocabulary
@@ -80,7 +79,7 @@ class Bundle:
 
     def scores(self, texts: Ragged) -> Scores:
         """The probability of each label for each raw text."""
-        return self.model.scores(corpus_of(self.normaliser.ragged(texts)))
+        return self.model.scores(self.model.read(self.normaliser.ragged(texts)))
 
     def predict(self, texts: list[str], top: int = 1) -> list[list[tuple[str, float]]]:
         """The most likely labels of each text, with their probabilities."""

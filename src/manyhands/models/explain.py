@@ -83,5 +83,6 @@ def _ngrams(corpus: Corpus, longest: int, letters: Any) -> list[str]:
             continue
         ends = range(i + 1, min(i + longest, len(tokens)) + 1)
         names += [" ".join(words[other] for other in tokens[i:end]) for end in ends]
-        names += [f"letters of {words[token]}"] * int(letters[token + 1] - letters[token])
+        if len(letters):
+            names += [f"letters of {words[token]}"] * int(letters[token + 1] - letters[token])
     return names

@@ -25,6 +25,7 @@ from manyhands.records import Progress, Resources
 from manyhands.settings import NgramSettings
 from manyhands.text.corpus import Corpus
 from manyhands.text.lesson import Lesson
+from manyhands.text.ragged import Ragged
 
 NEGATIVE_POWER = 0.5  # labels are drawn as negatives by the root of their counts, as fastText does
 
@@ -60,6 +61,9 @@ class FastTextModel:
     @property
     def several(self) -> bool:
         return self.loss == "one-vs-all"
+
+    def read(self, normal: Ragged) -> Corpus:
+        return self.space.read(normal)
 
     def scores(self, corpus: Corpus, threads: int = 1) -> Scores:
         return score_rows(self.space, corpus, len(self.labels), self._score, threads, distinct=self.distinct)

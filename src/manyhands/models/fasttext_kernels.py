@@ -15,7 +15,6 @@ from manyhands.models.losses import (
     errors,
     merge,
     probabilities,
-    shuffled,
     sigmoid,
 )
 from manyhands.models.space_kernels import Numbers
@@ -41,7 +40,7 @@ def first_vectors(vectors: Floats, first: int, last: int, dim: int, seed: np.uin
 @kernel
 def _mean(ids: Numbers, start: int, end: int, vectors: Floats, dim: int, out: Floats) -> None:
     """Write the mean of the row's vectors to ``out``."""
-    columns, width, last = np.uint64(dim), np.uint64(vectors.shape[1]), np.uint64(end - 1)
+    columns, width, last = np.uint64(dim), np.uint64(vectors.shape[1]), np.uint64(len(ids) - 1)
     for k in range(columns):
         out[k] = 0
     for i in range(np.uint64(start), np.uint64(end)):
@@ -75,11 +74,9 @@ def learn(
     few = len(outputs) <= FEW_LABELS
     mine = outputs.copy() if few else outputs
     before, total = mine.copy() if few else mine, 0.0
-    order = shuffled(len(weights), seed)
-    for number in range(len(order)):
-        if few and number % ROWS_BETWEEN_MERGES == 0:
+    for row in range(len(weights)):
+        if few and row % ROWS_BETWEEN_MERGES == 0:
             merge(outputs.reshape(-1), mine.reshape(-1), before.reshape(-1))
-        row = order[number]
         start, end = offsets[row], offsets[row + 1]
         if start == end:
             continue
@@ -103,7 +100,7 @@ def learn(
 @kernel
 def _mean_of_lines(ids: Numbers, start: int, end: int, vectors: Floats, out: Floats) -> None:
     """As ``_mean``, for vectors that are padded to whole lines."""
-    width, last, one = np.uint64(len(out)), np.uint64(end - 1), np.float32(1)
+    width, last, one = np.uint64(len(out)), np.uint64(len(ids) - 1), np.float32(1)
     out[:] = 0
     for line in range(np.uint64(0), width, WIDTH):
         for i in range(np.uint64(start), np.uint64(end)):

@@ -13,7 +13,7 @@ from manyhands.models.fasttext_rows import Floats, Rows, dense_rows, quantised_r
 from manyhands.models.fasttext_scores import HS, LOSSES, Classifier, huffman, score_rows
 from manyhands.models.fasttext_tables import kept_table, word_table
 from manyhands.parallel import side_by_side
-from manyhands.text.corpus import Corpus
+from manyhands.text.corpus import Corpus, corpus_once
 from manyhands.text.ragged import Ragged
 
 SIDES = ("input", "output")
@@ -52,6 +52,9 @@ class ImportedFastText:
         return list(self._model.labels)
 
     several = False
+
+    def read(self, normal: Ragged) -> Corpus:
+        return corpus_once(normal)
 
     def scores(self, corpus: Corpus, threads: int = 1) -> Floats:
         """The probability of each label for each row, its words joined by blanks."""

@@ -13,6 +13,7 @@ from manyhands.records import Progress, Resources
 from manyhands.settings import ModelSettings
 from manyhands.text.corpus import Corpus
 from manyhands.text.lesson import Lesson
+from manyhands.text.ragged import Ragged
 
 Arrays = dict[str, npt.NDArray[Any]]
 Scores = npt.NDArray[np.float32]
@@ -50,6 +51,10 @@ class Model(Protocol):
         """A text may have several labels, or none."""
         ...
 
+    def read(self, normal: Ragged) -> Corpus:
+        """Normalised texts as a corpus, made in the way that scores them soonest."""
+        ...
+
     def scores(self, corpus: Corpus, threads: int = 1) -> Scores:
         """The probability of each label for each row."""
         ...
@@ -82,7 +87,7 @@ class Learner(Protocol):
         ...
 
     def learn(self, block: Any, rate: float, seed: int) -> Loss:
-        """One pass over a block, rows in the order of ``seed``; threads may do this side by side."""
+        """One pass over a block, random draws by ``seed``; threads may do this side by side."""
         ...
 
     def weights(self) -> Arrays:

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.kernel import Ints, kernel
-from manyhands.text.hashing import mix
+from manyhands.kernel import kernel
 
 Floats = npt.NDArray[np.float32]
 Classes = npt.NDArray[np.int32]
@@ -96,15 +95,3 @@ def merge(shared: Floats, mine: Floats, before: Floats) -> None:
     for k in range(len(shared)):
         shared[k] += mine[k] - before[k]
         mine[k] = before[k] = shared[k]
-
-
-@kernel
-def shuffled(rows: int, seed: int) -> Ints:
-    """The numbers from 0 up to ``rows`` in an order that the seed decides."""
-    order = np.arange(rows)
-    state = np.uint64(seed)
-    for last in range(rows - 1, 0, -1):
-        state = mix(state + np.uint64(0x9E3779B97F4A7C15))
-        other = np.int64(((state >> np.uint64(32)) * np.uint64(last + 1)) >> np.uint64(32))
-        order[last], order[other] = order[other], order[last]
-    return order

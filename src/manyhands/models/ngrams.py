@@ -26,6 +26,7 @@ from manyhands.records import Progress, Resources
 from manyhands.settings import NgramSettings
 from manyhands.text.corpus import Corpus
 from manyhands.text.lesson import Lesson
+from manyhands.text.ragged import Ragged
 
 LEAST_SCALE = 0.05  # what tells nothing by itself may still matter beside others
 SMOOTHING = 1.0
@@ -65,6 +66,9 @@ class NgramsModel:
     @property
     def several(self) -> bool:
         return self.loss == "one-vs-all"
+
+    def read(self, normal: Ragged) -> Corpus:
+        return self.space.read(normal)
 
     def scores(self, corpus: Corpus, threads: int = 1) -> Scores:
         return score_rows(self.space, corpus, len(self.labels), self._score, threads, distinct=self.distinct)
@@ -201,7 +205,6 @@ class Ngrams:
             block.labels,
             block.label_offsets,
             block.weights,
-            seed,
             LOSSES[self._loss],
             np.float32(rate * self._rate_share),
             self._table,

@@ -14,7 +14,6 @@ from manyhands.models.losses import (
     errors,
     merge,
     probabilities,
-    shuffled,
     sigmoid,
 )
 from manyhands.models.space_kernels import Numbers
@@ -45,9 +44,8 @@ def count_classes(
     fresh memory for them would take longer to get than the counting.
     """
     width, mask, mine = np.uint64(table.shape[1]), np.uint64(shares - 1), np.uint64(share)
-    own = mine << LINE_BITS
+    own, last = mine << LINE_BITS, np.uint64(len(ids) - 1)
     for row in range(len(offsets) - 1):
-        last = np.uint64(offsets[row + 1] - 1)
         first = (
             np.uint64(labels[label_offsets[row]])
             if label_offsets[row] < label_offsets[row + 1]
@@ -100,7 +98,7 @@ def _add_up(ids: Numbers, start: int, end: int, table: Floats, sums: Floats) -> 
 
     The scale stands in the first column, so that the first sum is the square of that length.
     """
-    columns, width, last = np.uint64(len(sums)), np.uint64(table.shape[1]), np.uint64(end - 1)
+    columns, width, last = np.uint64(len(sums)), np.uint64(table.shape[1]), np.uint64(len(ids) - 1)
     sums[:] = 0
     for i in range(np.uint64(start), np.uint64(end)):
         ahead, feature = np.uint64(ids[min(i + AHEAD, last)]) * width, np.uint64(ids[i])
@@ -119,7 +117,7 @@ def _add_up(ids: Numbers, start: int, end: int, table: Floats, sums: Floats) -> 
 @kernel
 def _add_up_one(ids: Numbers, start: int, end: int, table: Floats) -> tuple[np.float32, np.float32]:
     """The same for a single column."""
-    squares, last = LEAST_LENGTH, np.uint64(end - 1)
+    squares, last = LEAST_LENGTH, np.uint64(len(ids) - 1)
     width = np.uint64(table.shape[1])
     score = np.float32(0)
     for i in range(np.uint64(start), np.uint64(end)):
@@ -138,7 +136,6 @@ def learn(
     labels: Classes,
     label_offsets: Ints,
     weights: Floats,
-    seed: int,
     loss: int,
     rate: np.float32,
     table: Floats,
@@ -149,11 +146,9 @@ def learn(
     scores, mine, before = np.empty(len(bias), np.float32), bias.copy(), bias.copy()
     sums, moves = np.zeros(width, np.float32), np.zeros(width, np.float32)
     single = len(bias) == 1 and loss == SOFTMAX
-    order = shuffled(len(weights), seed)
-    for number in range(len(order)):
-        if number % ROWS_BETWEEN_MERGES == 0:
+    for row in range(len(weights)):
+        if row % ROWS_BETWEEN_MERGES == 0:
             merge(bias, mine, before)
-        row = order[number]
         start, end = offsets[row], offsets[row + 1]
         first, last = label_offsets[row], label_offsets[row + 1]
         if single:

@@ -14,7 +14,7 @@ from manyhands.errors import InputError
 from manyhands.models.bundle import BUNDLE, RECORD, SUMS, Bundle, open_bundle, save_bundle
 from manyhands.models.card import model_card
 from manyhands.storage.destination import destination
-from manyhands.storage.files import reading
+from manyhands.storage.files import cache_folder, reading
 from manyhands.text.vocabulary import Vocabulary
 
 LARGEST_SUMS_BYTES = 1 << 16
@@ -46,9 +46,9 @@ def load_bundle(path: StrPath) -> Bundle:
         if not filesystem.exists(f"{remote}/{SUMS}"):
             raise InputError(f"{path} holds no whole bundle; make one with: manyhands train … --out {path}")
         sums = filesystem.cat_file(f"{remote}/{SUMS}", end=LARGEST_SUMS_BYTES)
-        copy = _cache_folder() / hashlib.sha256(sums).hexdigest()[:32]
+        copy = cache_folder("bundles") / hashlib.sha256(sums).hexdigest()[:32]
         if not (copy / SUMS).is_file():
-            with destination(str(copy), False, BUNDLE) as folder:
+            with destination(str(copy), True, BUNDLE) as folder:  # another process may do the same
                 for line in sums.decode("utf-8", "replace").splitlines():
                     found = SUM_LINE.fullmatch(line)
                     if not found:
@@ -57,11 +57,6 @@ def load_bundle(path: StrPath) -> Bundle:
                 (folder / SUMS).write_bytes(sums)
                 open_bundle(folder).verify()
         return open_bundle(copy)
-
-
-def _cache_folder() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "manyhands" / "bundles"
 
 
 def record_of(bundle: Bundle) -> dict[str, Any]:

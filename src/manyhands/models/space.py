@@ -20,8 +20,9 @@ from manyhands.kernel import Bytes, Hashes, Ints, frozen
 from manyhands.models import space_kernels as kernels
 from manyhands.models.space_kernels import Numbers
 from manyhands.parallel import side_by_side
-from manyhands.text.corpus import Corpus
+from manyhands.text.corpus import Corpus, corpus_of, corpus_once
 from manyhands.text.ngrams import Letters, Slots, Slotting, row_slots
+from manyhands.text.ragged import Ragged
 
 ROWS_AT_ONCE = 2048
 ARENA_FEATURES = 1 << 22
@@ -67,6 +68,10 @@ class FeatureSpace:
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         return {"feature_bits": self.bits, "feature_numbers": self.numbers}
+
+    def read(self, normal: Ragged) -> Corpus:
+        """Texts to be scored: their words are numbered only if each word's letters are to be taken apart."""
+        return corpus_of(normal) if self.slotting.chars[1] else corpus_once(normal)
 
     def numbers_of(self, slots: Slots) -> Ints:
         """The number of the feature in each slot; -1 where none is known."""

@@ -26,7 +26,7 @@ from manyhands.spread.search import Search
 from manyhands.spread.studies import Study, Trial, open_study
 from manyhands.spread.training import train
 from manyhands.storage.destination import destination
-from manyhands.storage.files import cannot_write
+from manyhands.storage.files import cache_folder, cannot_write
 
 StrPath = str | os.PathLike[str]
 
@@ -151,8 +151,7 @@ def _folder(search: Search, out: str | None) -> Path:
         if isinstance(filesystem, LocalFileSystem):
             final = Path(path).resolve()
             return final.parent / f".{final.name}.tune"
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "manyhands" / "tuning" / search.fingerprint
+    return cache_folder("tuning") / search.fingerprint
 
 
 def _write(

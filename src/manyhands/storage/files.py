@@ -241,6 +241,12 @@ def _input(filesystem: Any, path: str, name: str | None = None) -> InputFile:
     return InputFile(name, path, filesystem, filesystem.size(path))
 
 
+def cache_folder(of: str) -> Path:
+    """Where this user's copies and unfinished work are kept."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "manyhands" / of
+
+
 def flush(path: Path) -> None:
     """Have the file, or the folder's list of files, on the disk itself."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -14,10 +14,11 @@ import numpy.typing as npt
 from manyhands.kernel import Bytes, Hashes, Ints, frozen, kernel
 from manyhands.parallel import side_by_side
 from manyhands.text.ragged import Ragged
-from manyhands.text.words import Units, WordTable, hash_word, next_number
+from manyhands.text.words import Units, WordTable, count_words, hash_word, next_number
 
 Numbers = npt.NDArray[np.uint32]
 
+FIRST = np.uint64(1)
 NO_WORD = np.uint64(0)  # the hash of tokens that stand for no word: no n-gram goes across them
 ROWS_AT_ONCE = 1 << 14
 
@@ -30,6 +31,7 @@ class Corpus:
     rows: int
     tokens: int
     words: Ragged  # the letters of each number, empty where it stands for no word
+    ready: Hashes | None = None  # the hashes, where whoever made the corpus had them at hand
 
     def __len__(self) -> int:
         return self.rows
@@ -47,6 +49,8 @@ class Corpus:
     @cached_property
     def hashes(self) -> Hashes:
         """The hash of each word."""
+        if self.ready is not None:
+            return frozen(self.ready)
         out = np.empty(len(self.words), np.uint64)
         _hash_words(self.words.data, self.words.offsets, out)
         return frozen(out)
@@ -63,11 +67,16 @@ def _join(tokens: npt.NDArray[np.integer], letters: Bytes, words: Ints, ends: In
 
 
 @kernel
+def _of_word(value: np.uint64) -> np.uint64:
+    """A word's hash: never that of no word."""
+    return value if value != NO_WORD else FIRST
+
+
+@kernel
 def _hash_words(letters: Bytes, offsets: Ints, out: Hashes) -> None:
     for word in range(len(offsets) - 1):
         value, _ = hash_word(letters, offsets[word], offsets[word + 1])
-        value += value == NO_WORD
-        out[word] = value if offsets[word + 1] > offsets[word] else NO_WORD
+        out[word] = _of_word(value) if offsets[word + 1] > offsets[word] else NO_WORD
 
 
 def corpus_of(normal: Ragged) -> Corpus:
@@ -83,6 +92,55 @@ def corpus_of(normal: Ragged) -> Corpus:
     return held(
         numbered.units, numbered.offsets, numbered.lengths, np.zeros(len(normal), np.uint32), table.words()
     )
+
+
+def corpus_once(normal: Ragged) -> Corpus:
+    """A corpus of normalised texts that are read once: every word is hashed, and none looked up.
+
+    >>> from manyhands.text.ragged import from_strings
+    >>> corpus = corpus_once(from_strings(["good food", "", "good"]))
+    >>> corpus.take(np.array([2, 0]))
+    (array([2, 0, 1], dtype=uint32), array([0, 1, 3]))
+    """
+    lengths = np.empty(len(normal), np.int64)
+    count_words(normal.data, normal.offsets, lengths)
+    offsets = np.zeros(len(normal) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    hashes, starts = np.empty(offsets[-1], np.uint64), np.zeros(offsets[-1] + 1, np.int64)
+    letters = np.empty(normal.size, np.uint8)
+    _split(normal.data, normal.offsets, hashes, letters, starts)
+
+    def take(rows: Ints) -> tuple[npt.NDArray[np.integer], Ints]:
+        places = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(lengths[rows], out=places[1:])
+        out = np.empty(places[-1], np.uint32)
+        _count_on(offsets, rows, places, out)
+        return out, places
+
+    return Corpus(take, len(normal), int(offsets[-1]), Ragged(letters, starts), hashes)
+
+
+@kernel
+def _split(data: Bytes, rows: Ints, hashes: Hashes, letters: Bytes, starts: Ints) -> None:
+    word, at = 0, 0
+    for row in range(len(rows) - 1):
+        i, end = rows[row], rows[row + 1]
+        while i < end:
+            value, stop = hash_word(data, i, end)
+            hashes[word] = _of_word(value)
+            for k in range(stop - i):
+                letters[at + k] = data[i + k]
+            at += stop - i
+            word += 1
+            starts[word] = at
+            i = stop + 1  # the blank
+
+
+@kernel
+def _count_on(offsets: Ints, rows: Ints, places: Ints, out: Numbers) -> None:
+    for k in range(len(rows)):
+        for at in range(places[k], places[k + 1]):
+            out[at] = offsets[rows[k]] + at - places[k]
 
 
 def held(units: Units, offsets: Ints, lengths: Ints, bases: Numbers, words: Ragged) -> Corpus:

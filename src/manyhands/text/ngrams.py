@@ -48,7 +48,7 @@ class Slotting:
     def letters(self, corpus: Corpus) -> "Letters":
         """The runs of letters of every word of the corpus."""
         if not self.chars[1]:
-            return Letters(np.zeros(0, np.uint32), np.zeros(len(corpus.words) + 1, np.int64))
+            return Letters(np.zeros(0, np.uint32), np.zeros(0, np.int64))
         words = corpus.words
         offsets = np.zeros(len(words) + 1, np.int64)
         least, most = self.chars
@@ -63,7 +63,7 @@ class Slotting:
 
 @dataclass(frozen=True)
 class Letters:
-    """The slots of the runs of letters of word ``w``: ``slots[offsets[w]:offsets[w + 1]]``."""
+    """The slots of the runs of letters of word ``w``: ``slots[offsets[w]:offsets[w + 1]]``, if any are."""
 
     slots: Slots
     offsets: Ints
@@ -110,7 +110,7 @@ def row_slots(
     out: Slots,
 ) -> int:
     """Write the slots of one row to ``out``; returns how many there are."""
-    n = np.uint64(0)
+    n, with_letters = np.uint64(0), len(letter_offsets) > 0
     for i in range(start, end):
         token = np.uint64(tokens[np.uint64(i)])
         value = hashes[token]
@@ -126,7 +126,8 @@ def row_slots(
             mixed = value * SPREAD
             out[n] = (mixed ^ (mixed >> np.uint64(32))) >> np.uint64(8) & ngram_mask
             n += ONE
-        for j in range(letter_offsets[token], letter_offsets[token + ONE]):
-            out[n] = letters[np.uint64(j)]
-            n += ONE
+        if with_letters:
+            for j in range(letter_offsets[token], letter_offsets[token + ONE]):
+                out[n] = letters[np.uint64(j)]
+                n += ONE
     return int(n)

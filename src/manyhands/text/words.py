@@ -87,7 +87,7 @@ class WordTable:
     def number(self, rows: Ragged) -> Numbered:
         """The word numbers of normalised rows."""
         lengths = np.empty(len(rows), np.int64)
-        _count_words(rows.data, rows.offsets, lengths)
+        count_words(rows.data, rows.offsets, lengths)
         units = np.empty(2 * int(lengths.sum()), np.uint16)
         offsets = np.zeros(len(rows) + 1, np.int64)
         longest = int(lengths.max(initial=0))
@@ -131,7 +131,7 @@ def _grown(length: int, needed: int) -> int:
 
 
 @kernel
-def _count_words(data: Bytes, rows: Ints, lengths: Ints) -> None:
+def count_words(data: Bytes, rows: Ints, lengths: Ints) -> None:
     """A row has one word more than it has blanks, unless it is empty."""
     for row in range(len(rows) - 1):
         words = rows[row + 1] > rows[row]

@@ -17,7 +17,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from manyhands.errors import InputError, UsageError
 from manyhands.models.learner import Learner, Loss
-from manyhands.storage.files import flush, reading
+from manyhands.storage.files import cache_folder, flush, reading
 from manyhands.storage.tensors import read_tensors, write_tensors
 from manyhands.train.fit import State
 
@@ -32,8 +32,7 @@ def checkpoint_folder(out: str) -> Path:
     if isinstance(filesystem, LocalFileSystem):
         final = Path(path).resolve()
         return final.parent / f".{final.name}.checkpoint"
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "manyhands" / "checkpoints" / hashlib.sha256(out.encode()).hexdigest()[:32]
+    return cache_folder("checkpoints") / hashlib.sha256(out.encode()).hexdigest()[:32]
 
 
 @contextmanager
