@@ -118,4 +118,4 @@ def _prefetch(typing: Any, array: Any, index: Any) -> Any:
 # all numbers of the array, row after row. Rows picked from a large table come twice as fast if each
 # is asked for some rows ahead.
 prefetch: Callable[[npt.NDArray[Any], np.uint64], None] = cast(Any, intrinsic(_prefetch))
-AHEAD = np.uint64(32)
+AHEAD = np.uint64(16)

@@ -6,7 +6,7 @@ import pytest
 from manyhands.kernel import kernel
 from manyhands.lines import LINE, add_line, aligned, dot_line
 from manyhands.models import fasttext_kernels, ngrams_kernels
-from manyhands.models.losses import LOSSES, choose, errors
+from manyhands.models.losses import LOSSES, choose, errors, shuffled
 
 IDS, OFFSETS = np.array([0, 2, 3], np.uint32), np.array([0, 3])
 REPEATED, REPEATED_OFFSETS = np.array([0, 2, 3, 2], np.uint32), np.array([0, 4])
@@ -107,6 +107,7 @@ def test_ngrams(columns, label, loss):
         np.array([label], np.int32),
         ONE_LABEL,
         WEIGHT,
+        3,
         LOSSES[loss],
         np.float32(0.2),
         table,
@@ -143,6 +144,13 @@ def test_negative_sampling_moves_only_the_label_and_those_drawn():
     moved = np.flatnonzero((outputs != before).any(axis=1))
     assert 77 in moved
     assert 2 <= len(moved) <= 6
+
+
+def test_orders():
+    order = shuffled(100, 5).tolist()
+    assert sorted(order[:100]) == list(range(100))
+    assert order[100] == order[99]
+    assert order == shuffled(100, 5).tolist() != shuffled(100, 6).tolist()
 
 
 def test_many_labels_are_sampled():

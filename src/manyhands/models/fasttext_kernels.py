@@ -15,9 +15,10 @@ from manyhands.models.losses import (
     errors,
     merge,
     probabilities,
+    shuffled,
     sigmoid,
 )
-from manyhands.models.space_kernels import Numbers
+from manyhands.models.space_kernels import Numbers, look_ahead
 from manyhands.text.hashing import mix
 
 ONE, WIDTH = np.uint64(1), np.uint64(LINE)
@@ -74,14 +75,16 @@ def learn(
     few = len(outputs) <= FEW_LABELS
     mine = outputs.copy() if few else outputs
     before, total = mine.copy() if few else mine, 0.0
-    for row in range(len(weights)):
-        if few and row % ROWS_BETWEEN_MERGES == 0:
+    order = shuffled(len(weights), seed)
+    for number in range(len(weights)):
+        if few and number % ROWS_BETWEEN_MERGES == 0:
             merge(outputs.reshape(-1), mine.reshape(-1), before.reshape(-1))
+        row, following = order[number], offsets[order[number + 1]]
         start, end = offsets[row], offsets[row + 1]
         if start == end:
             continue
         first, last = label_offsets[row], label_offsets[row + 1]
-        _mean_of_lines(ids, start, end, vectors, mean)
+        _mean_of_lines(ids, start, end, following, vectors, mean)
         gradient[:] = 0
         step = rate * weights[row]
         if loss == NEGATIVE:
@@ -98,13 +101,13 @@ def learn(
 
 
 @kernel
-def _mean_of_lines(ids: Numbers, start: int, end: int, vectors: Floats, out: Floats) -> None:
-    """As ``_mean``, for vectors that are padded to whole lines."""
+def _mean_of_lines(ids: Numbers, start: int, end: int, following: int, vectors: Floats, out: Floats) -> None:
+    """As ``_mean``, for vectors that are padded to whole lines; the row at ``following`` comes next."""
     width, last, one = np.uint64(len(out)), np.uint64(len(ids) - 1), np.float32(1)
     out[:] = 0
     for line in range(np.uint64(0), width, WIDTH):
         for i in range(np.uint64(start), np.uint64(end)):
-            prefetch(vectors, np.uint64(ids[min(i + AHEAD, last)]) * width + line)
+            prefetch(vectors, np.uint64(ids[look_ahead(i, end, following, last)]) * width + line)
             add_line(out, line, vectors, np.uint64(ids[i]) * width + line, one)
     for k in range(len(out)):
         out[k] /= np.float32(end - start)

@@ -87,7 +87,7 @@ class Learner(Protocol):
         ...
 
     def learn(self, block: Any, rate: float, seed: int) -> Loss:
-        """One pass over a block, random draws by ``seed``; threads may do this side by side."""
+        """One pass over a block, rows in the order of ``seed``; threads may do this side by side."""
         ...
 
     def weights(self) -> Arrays:

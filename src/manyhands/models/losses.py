@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.kernel import kernel
+from manyhands.kernel import Ints, kernel
+from manyhands.text.hashing import mix
 
 Floats = npt.NDArray[np.float32]
 Classes = npt.NDArray[np.int32]
@@ -14,6 +15,7 @@ SOFTMAX, ONE_VS_ALL, NEGATIVE = 0, 1, 2
 LOSSES = {"softmax": SOFTMAX, "one-vs-all": ONE_VS_ALL, "negative": NEGATIVE}
 MANY_LABELS = 1000
 ROWS_BETWEEN_MERGES = 16
+RUN = 4
 LEAST = np.float32(1e-9)  # below every probability, so that no logarithm is infinite
 
 
@@ -95,3 +97,26 @@ def merge(shared: Floats, mine: Floats, before: Floats) -> None:
     for k in range(len(shared)):
         shared[k] += mine[k] - before[k]
         mine[k] = before[k] = shared[k]
+
+
+@kernel
+def shuffled(rows: int, seed: int) -> Ints:
+    """The numbers from 0 up to ``rows`` in an order that the seed decides, and the last one again.
+
+    Neighbours stay together in short runs: what lies together is read faster. Without any change of
+    order, rows were learnt a little worse.
+    """
+    runs = (rows + RUN - 1) // RUN
+    starts = np.arange(runs)
+    state = np.uint64(seed)
+    for last in range(runs - 1, 0, -1):
+        state = mix(state + np.uint64(0x9E3779B97F4A7C15))
+        other = np.int64(((state >> np.uint64(32)) * np.uint64(last + 1)) >> np.uint64(32))
+        starts[last], starts[other] = starts[other], starts[last]
+    order, at = np.zeros(rows + 1, np.int64), 0
+    for start in starts:
+        for row in range(start * RUN, min(start * RUN + RUN, rows)):
+            order[at] = row
+            at += 1
+    order[rows] = order[max(rows - 1, 0)]
+    return order

@@ -205,6 +205,7 @@ class Ngrams:
             block.labels,
             block.label_offsets,
             block.weights,
+            seed,
             LOSSES[self._loss],
             np.float32(rate * self._rate_share),
             self._table,

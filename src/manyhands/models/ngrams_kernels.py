@@ -14,9 +14,10 @@ from manyhands.models.losses import (
     errors,
     merge,
     probabilities,
+    shuffled,
     sigmoid,
 )
-from manyhands.models.space_kernels import Numbers
+from manyhands.models.space_kernels import Numbers, look_ahead
 
 LEAST_LENGTH = np.float32(1e-9)
 BIAS_SHARE = np.float32(0.1)  # every row moves the bias: it needs smaller steps
@@ -93,7 +94,7 @@ def scale(
 
 
 @kernel
-def _add_up(ids: Numbers, start: int, end: int, table: Floats, sums: Floats) -> Any:
+def _add_up(ids: Numbers, start: int, end: int, following: int, table: Floats, sums: Floats) -> Any:
     """Sum the rows of the features, each times its scale; returns one by the length of the row's vector.
 
     The scale stands in the first column, so that the first sum is the square of that length.
@@ -101,7 +102,7 @@ def _add_up(ids: Numbers, start: int, end: int, table: Floats, sums: Floats) -> 
     columns, width, last = np.uint64(len(sums)), np.uint64(table.shape[1]), np.uint64(len(ids) - 1)
     sums[:] = 0
     for i in range(np.uint64(start), np.uint64(end)):
-        ahead, feature = np.uint64(ids[min(i + AHEAD, last)]) * width, np.uint64(ids[i])
+        ahead, feature = np.uint64(ids[look_ahead(i, end, following, last)]) * width, np.uint64(ids[i])
         x = table[feature, np.uint64(0)]
         if width % WIDTH:
             prefetch(table, ahead)
@@ -115,13 +116,15 @@ def _add_up(ids: Numbers, start: int, end: int, table: Floats, sums: Floats) -> 
 
 
 @kernel
-def _add_up_one(ids: Numbers, start: int, end: int, table: Floats) -> tuple[np.float32, np.float32]:
+def _add_up_one(
+    ids: Numbers, start: int, end: int, following: int, table: Floats
+) -> tuple[np.float32, np.float32]:
     """The same for a single column."""
     squares, last = LEAST_LENGTH, np.uint64(len(ids) - 1)
     width = np.uint64(table.shape[1])
     score = np.float32(0)
     for i in range(np.uint64(start), np.uint64(end)):
-        prefetch(table, np.uint64(ids[min(i + AHEAD, last)]) * width)
+        prefetch(table, np.uint64(ids[look_ahead(i, end, following, last)]) * width)
         feature = np.uint64(ids[i])
         x = table[feature, np.uint64(0)]
         squares += x * x
@@ -136,6 +139,7 @@ def learn(
     labels: Classes,
     label_offsets: Ints,
     weights: Floats,
+    seed: int,
     loss: int,
     rate: np.float32,
     table: Floats,
@@ -146,17 +150,19 @@ def learn(
     scores, mine, before = np.empty(len(bias), np.float32), bias.copy(), bias.copy()
     sums, moves = np.zeros(width, np.float32), np.zeros(width, np.float32)
     single = len(bias) == 1 and loss == SOFTMAX
-    for row in range(len(weights)):
-        if row % ROWS_BETWEEN_MERGES == 0:
+    order = shuffled(len(weights), seed)
+    for number in range(len(weights)):
+        if number % ROWS_BETWEEN_MERGES == 0:
             merge(bias, mine, before)
+        row, following = order[number], offsets[order[number + 1]]
         start, end = offsets[row], offsets[row + 1]
         first, last = label_offsets[row], label_offsets[row + 1]
         if single:
             total += weights[row] * _learn_one(
-                ids, start, end, labels, first, last, weights[row], rate, table, mine
+                ids, start, end, following, labels, first, last, weights[row], rate, table, mine
             )
             continue
-        inverse = _add_up(ids, start, end, table, sums)
+        inverse = _add_up(ids, start, end, following, table, sums)
         for k in range(len(bias)):
             scores[k] = sums[k + 1] * inverse + mine[k]
         total += weights[row] * errors(scores, loss, labels, first, last)
@@ -195,6 +201,7 @@ def _learn_one(
     ids: Numbers,
     start: int,
     end: int,
+    following: int,
     labels: Classes,
     first: int,
     last: int,
@@ -204,7 +211,7 @@ def _learn_one(
     bias: Floats,
 ) -> Any:
     """Two classes, one column: the second class is the positive one."""
-    score, inverse = _add_up_one(ids, start, end, table)
+    score, inverse = _add_up_one(ids, start, end, following, table)
     probability = sigmoid(score * inverse + bias[0])
     truth = np.float32(0)
     for i in range(first, last):
@@ -230,11 +237,11 @@ def score(ids: Numbers, offsets: Ints, table: Floats, bias: Floats, loss: int, o
     for row in range(len(offsets) - 1):
         start, end = offsets[row], offsets[row + 1]
         if len(bias) == 1 and loss == SOFTMAX:
-            total, inverse = _add_up_one(ids, start, end, table)
+            total, inverse = _add_up_one(ids, start, end, end, table)
             out[row, 1] = sigmoid(total * inverse + bias[0])
             out[row, 0] = np.float32(1) - out[row, 1]
             continue
-        inverse = _add_up(ids, start, end, table, sums)
+        inverse = _add_up(ids, start, end, end, table, sums)
         for k in range(len(bias)):
             scores[k] = sums[k + 1] * inverse + bias[k]
         probabilities(scores, loss)

@@ -17,7 +17,7 @@ from manyhands.models.saving import StrPath, load_bundle, record_of, write_bundl
 
 OVERHEAD_BYTES = 16 << 10  # card, record, checksums and the head of the file
 SAMPLE_ROWS = 20_000
-GROUP_COLUMNS = 4
+GROUP_COLUMNS = 3
 MIDDLING = 1000  # features before this number are all frequent
 LEAST_NORM = np.float32(1e-12)
 SLOT_BYTES = 1.25  # what a slot takes at first guess

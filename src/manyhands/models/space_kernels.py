@@ -1,5 +1,7 @@
 """The kernels that count n-grams and turn rows into features."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,6 +12,14 @@ Numbers = npt.NDArray[np.uint32]
 
 WORD_BITS = np.uint64(6)
 LOW6, ONE = np.uint64(63), np.uint64(1)
+
+
+@kernel
+def look_ahead(i: Any, end: int, following: int, last: np.uint64) -> np.uint64:
+    """Which feature to ask for while ``i`` is handled: one of this row, or of that which comes next."""
+    ahead = i + AHEAD
+    ahead = ahead if ahead < np.uint64(end) else np.uint64(following) + (ahead - np.uint64(end))
+    return min(ahead, last)
 
 
 @kernel
