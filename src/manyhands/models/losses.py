@@ -114,8 +114,9 @@ def shuffled(rows: int, seed: int) -> Ints:
         other = np.int64(((state >> np.uint64(32)) * np.uint64(last + 1)) >> np.uint64(32))
         starts[last], starts[other] = starts[other], starts[last]
     order, at = np.zeros(rows + 1, np.int64), 0
-    for start in starts:
-        for row in range(start * RUN, min(start * RUN + RUN, rows)):
+    for run in range(runs):
+        first = int(starts[run]) * RUN
+        for row in range(first, min(first + RUN, rows)):
             order[at] = row
             at += 1
     order[rows] = order[max(rows - 1, 0)]
