@@ -2,7 +2,7 @@
 
 fastText runs its published recipe (vectors of 10 numbers, pairs of words, 5 epochs) with the best
 of three learning rates; our ``fasttext`` runs the same recipe at the same rate, and our default
-model as it is. Seconds are the best of the seeds, accuracies their mean.
+model as it is. Seconds are the best of all runs, accuracies their mean over the seeds.
 """
 
 import argparse
@@ -27,6 +27,7 @@ BARS = {"TripAdvisor": 5.0}
 LEAST_RATIO, LEAST_DEFAULT_RATIO, LEAST_PREDICT_RATIO = 4.0, 2.0, 3.0
 LEAST_ACCURACY = {"IMDB": 91.8, "TripAdvisor": 96.9}
 SLACK, MOST_LOST = 0.1, 0.5
+LONG_RUN_SECONDS = 10
 
 
 class Contest:
@@ -53,10 +54,13 @@ class Contest:
         rate = max(RATES, key=lambda rate: by_rate[rate]["accuracy"])
         recipe = {"ngrams": 2, "dim": 10, "epochs": 5, "rate": rate}
         theirs, same, default = [], [], []
-        for seed in seeds:  # side by side: the machine is not equally fast at all times
-            theirs.append(self.fasttext(rate=rate, seed=seed, predict=seed == seeds[0]))
-            same.append(self.ours("fasttext", recipe, seed=seed, predict=seed == seeds[0]))
-            default.append(self.ours("ngrams", {}, seed=seed, predict=seed == seeds[0]))
+        # A run on a small set takes less than a second, and so does what disturbs it: these run thrice.
+        times = 1 if by_rate[rate]["seconds"] > LONG_RUN_SECONDS else 3
+        for seed in seeds * times:  # side by side: the machine is not equally fast at all times
+            first = not theirs
+            theirs.append(self.fasttext(rate=rate, seed=seed, predict=first))
+            same.append(self.ours("fasttext", recipe, seed=seed, predict=first))
+            default.append(self.ours("ngrams", {}, seed=seed, predict=first))
         best = max(run["accuracy"] for run in [*by_rate.values(), *theirs])
         return {
             "rate": rate,
