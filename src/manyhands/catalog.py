@@ -20,6 +20,7 @@ SOURCES = {
 MODELS = {
     "ngrams": "manyhands.models.ngrams:Ngrams",
     "fasttext": "manyhands.models.fasttext:FastText",
+    "lstm": "manyhands.models.lstm:Lstm",
 }
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import importlib.util
 import re
+import threading
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -61,15 +62,20 @@ class UserWide(_Stamped, caching.UserWideCacheLocator):
 LOCATORS = ",".join(f"{__name__}.{place.__name__}" for place in (Chosen, InTree, UserWide))
 
 
+_choosing = threading.Lock()
+
+
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile ``function`` on its first call; threads then run it side by side."""
     config: Any = numba.config
-    before = config.CACHE_LOCATOR_CLASSES
-    config.CACHE_LOCATOR_CLASSES = LOCATORS if function.__module__.startswith("manyhands.") else before
-    try:
-        compiled: Callable[P, R] = numba.njit(nogil=True, cache=True)(function)
-    finally:
-        config.CACHE_LOCATOR_CLASSES = before
+    with _choosing:
+        before = config.CACHE_LOCATOR_CLASSES
+        if not before and Path(function.__code__.co_filename).is_file():  # sources in a zip never change
+            config.CACHE_LOCATOR_CLASSES = LOCATORS
+        try:
+            compiled: Callable[P, R] = numba.njit(nogil=True, cache=True)(function)
+        finally:
+            config.CACHE_LOCATOR_CLASSES = before
     return compiled
 
 

@@ -1,9 +1,11 @@
 """Work shared by threads: the kernels and engines below release the GIL, so threads are enough."""
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TypeVar
+from functools import cached_property
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -44,3 +46,36 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], threads:
         finally:
             for future in pending:
                 future.cancel()
+
+
+class _OneThreadEach:
+    """While anyone is inside, a matrix product uses the thread that asks for it and no other.
+
+    The number of threads belongs to the whole process: who comes first changes it, who leaves last
+    puts it back.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+        self._limit: Any = None
+
+    @cached_property
+    def _engines(self) -> Any:
+        from threadpoolctl import ThreadpoolController  # noqa: PLC0415
+
+        return ThreadpoolController()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._limit = self._engines.limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._limit is not None:
+                self._limit.restore_original_limits()
+
+
+one_thread_each = _OneThreadEach()

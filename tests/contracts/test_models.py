@@ -12,6 +12,7 @@ from manyhands.settings import TextSettings
 from manyhands.spread import single
 from manyhands.spread.job import job_for
 from manyhands.text.corpus import corpus_of
+from manyhands.text.lesson import Labels, Lesson
 from manyhands.text.ragged import from_strings
 
 pytestmark = pytest.mark.parametrize("name", MODELS)
@@ -87,6 +88,18 @@ def test_facts_and_arrays_are_all_there_is_to_it(name, tmp_path):
     again.verify()
     rows = lesson(100, 3, seed=3).corpus
     assert np.array_equal(again.model.scores(rows), model.scores(rows))
+
+
+@pytest.mark.parametrize("labels", [2, 15])
+def test_facts_and_arrays_need_no_file(name, labels):
+    """Fifteen labels and a scale fill a line of the cache: views of them must not be taken for whole rows."""
+    truth = np.arange(300, dtype=np.int32) % labels
+    texts = from_strings([f"word{label} and{label} more" for label in truth])
+    names = [str(label) for label in range(labels)]
+    rows = Lesson(corpus_of(texts), Labels.single(truth, names), np.ones(300, np.float32))
+    model = trained(name, rows).model
+    again = type(model).from_parts(model.facts(), model.arrays())
+    assert np.allclose(again.scores(rows.corpus), model.scores(rows.corpus), atol=1e-6)
 
 
 def test_a_lesson_with_new_labels_and_words_is_added(name):

@@ -21,7 +21,7 @@ def both(target, source, at, scale):
 
 
 def test_lines():
-    target, source = aligned(2, 20), aligned(2, 20)
+    target, source = aligned(2, 2 * LINE), aligned(2, 2 * LINE)
     assert target.shape == (2, 2 * LINE)
     assert target.ctypes.data % 64 == 0
     draw = np.random.default_rng(3)

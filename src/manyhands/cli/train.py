@@ -36,10 +36,13 @@ def add_to(app: typer.Typer) -> None:
 def train(
     data: Data,
     out: BundleOut,
-    model: Annotated[str, typer.Option(help="ngrams, the best and quickest; or fasttext.")] = "ngrams",
-    epochs: Annotated[int | None, typer.Option(help="Passes over the rows: 4, or 5 for fasttext.")] = None,
+    model: Annotated[str, typer.Option(help="ngrams, the best and quickest; fasttext; or lstm.")] = "ngrams",
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the rows: 4, or 5 for fasttext and lstm.")
+    ] = None,
     rate: Annotated[
-        float | None, typer.Option(help="First learning rate; it falls to nothing. 8, or 0.5 for fasttext.")
+        float | None,
+        typer.Option(help="First learning rate; it falls to nothing. 8, 0.5 for fasttext, 0.004 for lstm."),
     ] = None,
     ngrams: Annotated[
         int | None, typer.Option(help="Runs of up to so many words: 3, or 2 for fasttext.")
@@ -51,7 +54,21 @@ def train(
     min_count: Annotated[
         int | None, typer.Option(help="Leave out words and runs that stand less often: 2.")
     ] = None,
-    dim: Annotated[int | None, typer.Option(help="Length of the vectors of fasttext: 10.")] = None,
+    dim: Annotated[
+        int | None, typer.Option(help="Length of the vectors: 10 for fasttext, 100 for lstm.")
+    ] = None,
+    words: Annotated[
+        int | None, typer.Option(help="lstm knows the most frequent words, so many at most: 30,000.")
+    ] = None,
+    hidden: Annotated[
+        int | None, typer.Option(help="Size of the state of lstm, a multiple of 16: 64.")
+    ] = None,
+    layers: Annotated[int | None, typer.Option(help="Layers of lstm: 1.")] = None,
+    length: Annotated[int | None, typer.Option(help="lstm reads so many words of a text: 300.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Rows that lstm learns from at once: 128.")] = None,
+    pool: Annotated[
+        str | None, typer.Option(help="What lstm keeps of its states: the max of each number, mean or last.")
+    ] = None,
     loss: Annotated[
         str | None, typer.Option(help="softmax, one-vs-all or, for fasttext, negative; chosen by the labels.")
     ] = None,
@@ -94,6 +111,12 @@ def train(
         buckets=buckets,
         min_count=min_count,
         dim=dim,
+        words=words,
+        hidden=hidden,
+        layers=layers,
+        length=length,
+        batch=batch,
+        pool=pool,
         loss=loss,
         negatives=negatives,
         class_weights=class_weights,

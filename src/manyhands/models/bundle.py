@@ -30,7 +30,7 @@ CONFIG, TENSORS, SUMS, CARD, RECORD = (
     "README.md",
     "record.json",
 )
-VERSION = 1
+VERSION = 2  # words are hashed in another way than in version 1
 LARGEST_CONFIG_BYTES = 256 << 20
 IMPORTED = "imported"
 

@@ -110,7 +110,7 @@ class FastTextModel:
         right = dim > 0 and len(vectors) == len(space) and outputs.shape == (len(labels), dim)
         if not right or vectors.dtype != np.float32 or outputs.dtype != np.float32 or loss not in LOSSES:
             raise InputError("the vectors do not fit the labels and features of the model")
-        return cls(labels, loss, space, vectors, outputs, dim)
+        return cls(labels, loss, space, np.ascontiguousarray(vectors), np.ascontiguousarray(outputs), dim)
 
 
 class FastText:
@@ -118,12 +118,14 @@ class FastText:
 
     Settings: ClassVar[type[FastTextSettings]] = FastTextSettings
     Model: ClassVar[type[FastTextModel]] = FastTextModel
+    shares_batches: ClassVar[bool] = False
 
     def __init__(
         self, settings: FastTextSettings, labels: list[str], loss: str, space: FeatureSpace, dim: int
     ) -> None:
         self._settings, self._labels, self._loss, self._space, self._dim = settings, labels, loss, space, dim
-        self._vectors, self._outputs = aligned(len(space), dim), aligned(len(labels), dim)
+        width = -(-dim // LINE) * LINE
+        self._vectors, self._outputs = aligned(len(space), width), aligned(len(labels), width)
         self._draw = np.zeros(1, np.float64)
 
     def _begin_at_random(self, threads: int) -> None:

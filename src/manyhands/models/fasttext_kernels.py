@@ -21,7 +21,7 @@ from manyhands.models.losses import (
 from manyhands.models.space_kernels import Numbers, look_ahead
 from manyhands.text.hashing import mix
 
-ONE, WIDTH = np.uint64(1), np.uint64(LINE)
+ONE, STEP = np.uint64(1), np.uint64(LINE)
 FEW_LABELS = 64
 EASY = 0.01  # a row whose loss is less teaches next to nothing: its vectors are left alone
 TO_FRACTION = 1.0 / (1 << 53)
@@ -105,7 +105,7 @@ def _mean_of_lines(ids: Numbers, start: int, end: int, following: int, vectors: 
     """As ``_mean``, for vectors that are padded to whole lines; the row at ``following`` comes next."""
     width, last, one = np.uint64(len(out)), np.uint64(len(ids) - 1), np.float32(1)
     out[:] = 0
-    for line in range(np.uint64(0), width, WIDTH):
+    for line in range(np.uint64(0), width, STEP):
         for i in range(np.uint64(start), np.uint64(end)):
             prefetch(vectors, np.uint64(ids[look_ahead(i, end, following, last)]) * width + line)
             add_line(out, line, vectors, np.uint64(ids[i]) * width + line, one)
@@ -117,7 +117,7 @@ def _mean_of_lines(ids: Numbers, start: int, end: int, following: int, vectors: 
 def _spread(ids: Numbers, start: int, end: int, gradient: Floats, vectors: Floats) -> None:
     """Move the vector of each n-gram by its share."""
     width, share = np.uint64(len(gradient)), np.float32(1) / np.float32(end - start)
-    for line in range(np.uint64(0), width, WIDTH):
+    for line in range(np.uint64(0), width, STEP):
         for i in range(np.uint64(start), np.uint64(end)):
             add_line(vectors, np.uint64(ids[i]) * width + line, gradient, line, share)
 
@@ -146,7 +146,7 @@ def _all(
 @kernel
 def _score(mean: Floats, outputs: Floats, label: Any) -> np.float32:
     score, width = np.float32(0), np.uint64(len(mean))
-    for line in range(np.uint64(0), width, WIDTH):
+    for line in range(np.uint64(0), width, STEP):
         score += dot_line(mean, line, outputs, np.uint64(label) * width + line)
     return score
 
@@ -154,7 +154,7 @@ def _score(mean: Floats, outputs: Floats, label: Any) -> np.float32:
 @kernel
 def _move(step: np.float32, mean: Floats, outputs: Floats, label: Any, gradient: Floats) -> None:
     width = np.uint64(len(mean))
-    for line in range(np.uint64(0), width, WIDTH):
+    for line in range(np.uint64(0), width, STEP):
         output = np.uint64(label) * width + line
         add_line(gradient, line, outputs, output, step)
         add_line(outputs, output, mean, line, step)

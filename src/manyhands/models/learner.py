@@ -78,6 +78,7 @@ class Learner(Protocol):
 
     Settings: ClassVar[type[ModelSettings]]
     Model: ClassVar[type[Any]]
+    shares_batches: ClassVar[bool]  # threads share each block, inside ``learn``, and not the blocks
 
     @classmethod
     def begin(

@@ -6,16 +6,16 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.kernel import Ints, kernel
+from manyhands.lines import Floats
 from manyhands.text.hashing import mix
 
-Floats = npt.NDArray[np.float32]
 Classes = npt.NDArray[np.int32]
 
 SOFTMAX, ONE_VS_ALL, NEGATIVE = 0, 1, 2
 LOSSES = {"softmax": SOFTMAX, "one-vs-all": ONE_VS_ALL, "negative": NEGATIVE}
 MANY_LABELS = 1000
 ROWS_BETWEEN_MERGES = 16
-RUN = 4
+ROWS_TOGETHER = 4
 LEAST = np.float32(1e-9)  # below every probability, so that no logarithm is infinite
 
 
@@ -88,6 +88,23 @@ def errors(scores: Floats, loss: int, labels: Classes, first: int, last: int) ->
 
 
 @kernel
+def probabilities_of_rows(scores: Floats, loss: int) -> None:
+    for row in range(len(scores)):
+        probabilities(scores[row], loss)
+
+
+@kernel
+def errors_of_rows(scores: Floats, loss: int, labels: Classes, label_offsets: Ints, weights: Floats) -> float:
+    """Scores to truth minus probability, by the weight of each row; returns the sum of the losses."""
+    total = 0.0
+    for row in range(len(scores)):
+        total += weights[row] * errors(scores[row], loss, labels, label_offsets[row], label_offsets[row + 1])
+        for k in range(scores.shape[1]):
+            scores[row, k] *= weights[row]
+    return total
+
+
+@kernel
 def merge(shared: Floats, mine: Floats, before: Floats) -> None:
     """Add what this thread has learnt since ``before`` to what all share, and take that over.
 
@@ -106,7 +123,7 @@ def shuffled(rows: int, seed: int) -> Ints:
     Neighbours stay together in short runs: what lies together is read faster. Without any change of
     order, rows were learnt a little worse.
     """
-    runs = (rows + RUN - 1) // RUN
+    runs = (rows + ROWS_TOGETHER - 1) // ROWS_TOGETHER
     starts = np.arange(runs)
     state = np.uint64(seed)
     for last in range(runs - 1, 0, -1):
@@ -115,8 +132,8 @@ def shuffled(rows: int, seed: int) -> Ints:
         starts[last], starts[other] = starts[other], starts[last]
     order, at = np.zeros(rows + 1, np.int64), 0
     for run in range(runs):
-        first = int(starts[run]) * RUN
-        for row in range(first, min(first + RUN, rows)):
+        first = int(starts[run]) * ROWS_TOGETHER
+        for row in range(first, min(first + ROWS_TOGETHER, rows)):
             order[at] = row
             at += 1
     order[rows] = order[max(rows - 1, 0)]

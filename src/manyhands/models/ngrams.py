@@ -106,18 +106,17 @@ class NgramsModel:
         right = right and (len(labels) > 1 or loss != "softmax")  # the kernel writes two for one column
         if not right or table.dtype != np.float32 or bias.dtype != np.float32 or loss not in LOSSES:
             raise InputError("the weights do not fit the labels and features of the model")
-        return cls(labels, loss, space, table, bias)
+        return cls(labels, loss, space, np.ascontiguousarray(table), bias)
 
 
 def _columns(labels: int, loss: str) -> int:
     return 1 if labels == 2 and loss == "softmax" else labels
 
 
-def _room(rows: int, columns: int) -> npt.NDArray[np.float32]:
-    """Rows of a few numbers share a line of the cache, larger ones begin where one begins."""
-    return (
-        np.zeros((rows, -(-columns // 4) * 4), np.float32) if columns <= LINE // 2 else aligned(rows, columns)
-    )
+def _width(columns: int) -> int:
+    """Rows of a few numbers share a line of the cache, larger ones take whole lines."""
+    step = 4 if columns <= LINE // 2 else LINE
+    return -(-columns // step) * step
 
 
 class Ngrams:
@@ -125,11 +124,12 @@ class Ngrams:
 
     Settings: ClassVar[type[NgramsSettings]] = NgramsSettings
     Model: ClassVar[type[NgramsModel]] = NgramsModel
+    shares_batches: ClassVar[bool] = False
 
     def __init__(self, labels: list[str], loss: str, space: FeatureSpace) -> None:
         columns = _columns(len(labels), loss)
         self._labels, self._loss, self._space = labels, loss, space
-        self._table = _room(len(space), columns + 2)
+        self._table = aligned(len(space), _width(columns + 2))
         self._bias = np.zeros(columns, np.float32)
         self._rate_share = 1.0
 
@@ -149,7 +149,8 @@ class Ngrams:
         space = find_features(lesson.corpus, slotting, settings.min_count, resources.threads)
         if previous:
             space = extended(previous.space, space)
-        refuse_if_too_large(len(space) * 4 * 2 * (len(names) + LINE), resources)
+        width = _width(_columns(len(names), loss) + 2)
+        refuse_if_too_large(len(space) * 4 * 2 * width, resources)
         learner = cls(names, loss, space)
         feed = FeatureFeed(space, lesson, settings.seed, resources, progress, distinct=NgramsModel.distinct)
         learner._scale(feed, lesson, resources.threads)

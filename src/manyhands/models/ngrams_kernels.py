@@ -8,6 +8,7 @@ import numpy.typing as npt
 from manyhands.kernel import AHEAD, Ints, kernel, prefetch
 from manyhands.lines import LINE, Floats, add_line
 from manyhands.models.losses import (
+    LEAST,
     ROWS_BETWEEN_MERGES,
     SOFTMAX,
     Classes,
@@ -21,8 +22,7 @@ from manyhands.models.space_kernels import Numbers, look_ahead
 
 LEAST_LENGTH = np.float32(1e-9)
 BIAS_SHARE = np.float32(0.1)  # every row moves the bias: it needs smaller steps
-ONE, WIDTH = np.uint64(1), np.uint64(LINE)
-LEAST = np.float32(1e-9)
+ONE, STEP = np.uint64(1), np.uint64(LINE)
 LINE_BITS = np.uint64(4)  # sixteen features, which may share a line of the cache, go to the same thread
 
 
@@ -104,12 +104,12 @@ def _add_up(ids: Numbers, start: int, end: int, following: int, table: Floats, s
     for i in range(np.uint64(start), np.uint64(end)):
         ahead, feature = np.uint64(ids[look_ahead(i, end, following, last)]) * width, np.uint64(ids[i])
         x = table[feature, np.uint64(0)]
-        if width % WIDTH:
+        if width % STEP:
             prefetch(table, ahead)
             for k in range(columns):
                 sums[k] += x * table[feature, k]
         else:
-            for line in range(np.uint64(0), width, WIDTH):
+            for line in range(np.uint64(0), width, STEP):
                 prefetch(table, ahead + line)
                 add_line(sums, line, table, feature * width + line, x)
     return np.float32(1) / np.sqrt(sums[0] + LEAST_LENGTH)
@@ -188,11 +188,11 @@ def _update(
         x = table[feature, np.uint64(0)]
         table[feature, width - ONE] += x * x * squares
         step = rate * x / np.sqrt(table[feature, width - ONE])
-        if width % WIDTH:
+        if width % STEP:
             for k in range(width - ONE):
                 table[feature, k] += step * moves[k]
         else:
-            for line in range(np.uint64(0), width, WIDTH):
+            for line in range(np.uint64(0), width, STEP):
                 add_line(table, feature * width + line, moves, line, step)
 
 

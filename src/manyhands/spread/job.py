@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from manyhands.catalog import MODELS, load
 from manyhands.errors import InputError, UsageError
-from manyhands.models.bundle import IMPORTED, Bundle, BundleConfig
+from manyhands.models.bundle import IMPORTED, VERSION, Bundle, BundleConfig
 from manyhands.models.learner import Model
 from manyhands.records import Resources, Traffic
 from manyhands.settings import FrameSettings, ModelSettings
 from manyhands.text.lesson import Lesson
 from manyhands.train.fit import State
 
-SHAPE = ("ngrams", "chars", "buckets", "dim", "loss")
+SHAPE = ("ngrams", "chars", "buckets", "dim", "loss", "hidden", "layers", "pool", "length")
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Job:
         continued = None if self.previous is None else _digest(self.previous)
         held_out = None if valid is None else valid.fingerprint
         origin = {"data": lesson.fingerprint, "validation rows": held_out, "continued bundle": continued}
-        return {"model": self.model, **origin, **frame, **self.settings.model_dump()}
+        return {"version": VERSION, "model": self.model, **origin, **frame, **self.settings.model_dump()}
 
 
 @dataclass(frozen=True)

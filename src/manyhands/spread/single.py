@@ -34,7 +34,7 @@ def run(
         epochs=job.settings.epochs,
         schedule=Linear(job.settings.rate, len(lesson) * job.settings.epochs),
         seed=job.settings.seed,
-        threads=1 if job.frame.deterministic else job.resources.threads,
+        threads=1 if job.frame.deterministic or kind.shares_batches else job.resources.threads,
         patience=job.frame.patience,
         judged_by=JUDGED_BY[lesson.labels.several],
     )

@@ -172,13 +172,13 @@ def word_counts(corpus: Corpus, threads: int) -> Ints:
         counts = np.zeros(len(corpus.words), np.int64)
         for start in range(first * ROWS_AT_ONCE, len(corpus), threads * ROWS_AT_ONCE):
             tokens, _ = corpus.take(np.arange(start, min(start + ROWS_AT_ONCE, len(corpus))))
-            _count_words(tokens, counts)
+            _tally(tokens, counts)
         return counts
 
     return np.asarray(np.sum(list(side_by_side(count, range(threads), threads)), axis=0))
 
 
 @kernel
-def _count_words(tokens: npt.NDArray[np.integer], counts: Ints) -> None:
+def _tally(tokens: npt.NDArray[np.integer], counts: Ints) -> None:
     for token in tokens:
         counts[token] += 1

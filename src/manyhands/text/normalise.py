@@ -254,7 +254,7 @@ def _put_plain(
 def _close(out: Bytes, at: int, run: int) -> tuple[int, int]:
     """End the word being written, if there is one."""
     if run > 0:
-        out[at] = 0x20
+        out[at] = BLANK
         at += 1
     return at, 0
 
@@ -283,5 +283,5 @@ def _byte_tables(kinds: Bytes, lower: Codes, html: bool, drop_signs: bool) -> tu
         special = byte == 0x27 or (html and byte in (0x26, 0x3C))  # ' & <
         if not special:
             plain[byte] = SPACE if kinds[byte] == SIGN and drop_signs else kinds[byte]
-        small[byte] = 0x20 if plain[byte] == SPACE else lower[byte]
+        small[byte] = BLANK if plain[byte] == SPACE else lower[byte]
     return plain, small
