@@ -42,7 +42,9 @@ def explain(bundle: Bundle, text: str, label: str | None = None) -> Explanation:
     """Take the score of ``label`` apart; of the likeliest label if none is named."""
     model = bundle.model
     if not isinstance(model, NgramsModel | FastTextModel):
-        raise UsageError("an imported model cannot be explained; train one with: manyhands train")
+        raise UsageError(
+            f"a model of the kind {bundle.config.model} cannot be explained; train one with --model ngrams"
+        )
     if label is not None and label not in bundle.labels:
         raise UsageError(f"the model has no label '{label}'; it has: {', '.join(bundle.labels[:20])}")
     corpus = corpus_of(bundle.normaliser.ragged(from_strings([text])))

@@ -17,7 +17,7 @@ from manyhands.models.saving import StrPath, load_bundle, record_of, write_bundl
 
 OVERHEAD_BYTES = 16 << 10  # card, record, checksums and the head of the file
 SAMPLE_ROWS = 20_000
-GROUP_COLUMNS = 3
+NARROW, GROUP_COLUMNS = 12, 3  # columns that share a code; of a narrow table, two
 MIDDLING = 1000  # features before this number are all frequent
 LEAST_NORM = np.float32(1e-12)
 SLOT_BYTES = 1.25  # what a slot takes at first guess
@@ -48,7 +48,9 @@ def quantized(bundle: Bundle, size_bytes: int) -> Bundle:
     if PACKED in bundle.config.facts:
         raise UsageError("this bundle is quantised already; quantise the one that it was made from")
     if not isinstance(model, NgramsModel | FastTextModel):
-        raise UsageError("an imported model cannot be quantised; fastText's own `quantize` can")
+        raise UsageError(
+            f"a model of the kind {bundle.config.model} cannot be quantised; train one with --model ngrams"
+        )
     arrays = model.arrays()
     name = "table" if isinstance(model, NgramsModel) else "vectors"
     table: Table = arrays[name]
@@ -95,7 +97,8 @@ class _Layout:
 
 
 def _groups(columns: int, alone: int) -> Groups:
-    starts = [*range(alone), *range(alone, columns, GROUP_COLUMNS)]
+    step = 2 if columns <= NARROW else GROUP_COLUMNS
+    starts = [*range(alone), *range(alone, columns, step)]
     return list(zip(starts, [*starts[1:], columns], strict=True))
 
 
