@@ -1,4 +1,4 @@
-"""Our side of the same: train from the text file, save, then test, predict and quantise.
+"""Our side of the same: train from the text file, save, then test and predict.
 
 The kernels are loaded first, by a job of a few rows: starting a program is not what is measured.
 """
@@ -11,11 +11,8 @@ from pathlib import Path
 
 from manyhands.evaluate.judging import evaluate
 from manyhands.evaluate.predicting import predict
-from manyhands.models.quantize import quantize_bundle
 from manyhands.models.saving import load_bundle
 from manyhands.spread.training import train
-
-SMALL_BYTES = 2 << 20
 
 job = json.loads(sys.argv[1])
 few = Path(job["out"] + ".few.txt")
@@ -52,7 +49,4 @@ if job["predict"]:
         "load_seconds": loaded,
         "bundle_mb": sum(path.stat().st_size for path in Path(job["out"]).iterdir()) / 1e6,
     }
-    quantize_bundle(job["out"], job["out"] + ".small", SMALL_BYTES, overwrite=True)
-    small = evaluate(job["out"] + ".small", job["test"], threads=job["threads"])
-    result["accuracy_at_2_mb"] = 100 * small.accuracy
 print(json.dumps(result))

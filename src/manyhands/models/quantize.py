@@ -17,7 +17,7 @@ from manyhands.models.saving import StrPath, load_bundle, record_of, write_bundl
 
 OVERHEAD_BYTES = 16 << 10  # card, record, checksums and the head of the file
 SAMPLE_ROWS = 20_000
-NARROW, GROUP_COLUMNS = 12, 3  # columns that share a code; of a narrow table, two
+NARROW, GROUP_COLUMNS = 12, 5  # columns that share a code; of a narrow table, two
 MIDDLING = 1000  # features before this number are all frequent
 LEAST_NORM = np.float32(1e-12)
 SLOT_BYTES = 1.25  # what a slot takes at first guess
@@ -108,9 +108,14 @@ def _feature_bytes(packed: Arrays) -> int:
 
 def _weight(table: Table, scaled: int) -> Table:
     """How much a feature moves scores: how far, by how often. Features are numbered by how often."""
-    often = 1 / np.sqrt(np.arange(len(table), dtype=np.float32) + MIDDLING)
+    often = _often(np.arange(len(table)))
     far = np.abs(table[:, scaled:]).max(axis=1)
     return np.asarray(far * often * (table[:, 0] if scaled else 1), np.float32)
+
+
+def _often(numbers: npt.NDArray[np.intp]) -> Table:
+    """How often features stand in texts, roughly: the root of it, as what they add goes in all directions."""
+    return np.asarray(1 / np.sqrt(numbers + float(MIDDLING)), np.float32)
 
 
 def _packed(
@@ -118,21 +123,22 @@ def _packed(
 ) -> Arrays:
     chosen = chosen[np.argsort(slots[chosen])]
     arrays: Arrays = {"slots": pack_slots(slots[chosen])}
-    rows = table[chosen]
+    rows, often = table[chosen], _often(chosen)
     if layout.with_norm:
         norms = np.maximum(np.abs(rows[:, layout.scaled :]).max(axis=1, keepdims=True), LEAST_NORM)
         rows[:, layout.scaled :] /= norms
-        codes, logarithms = _coded(np.log(norms))
+        codes, logarithms = _coded(np.log(norms), often)
         arrays |= {"codes.norm": codes, "centroids.norm": np.exp(logarithms)}
     for number, (first, last) in enumerate(layout.groups):
-        codes, centroids = _coded(np.ascontiguousarray(rows[:, first:last]))
+        codes, centroids = _coded(np.ascontiguousarray(rows[:, first:last]), often)
         arrays |= {f"codes.{number}": codes, f"centroids.{number}": centroids}
     return arrays
 
 
-def _coded(rows: Table) -> tuple[npt.NDArray[np.uint8], Table]:
-    """The nearest of 256 centroids for each row."""
-    sample = rows[np.random.default_rng(0).permutation(len(rows))[:SAMPLE_ROWS]]
+def _coded(rows: Table, often: Table) -> tuple[npt.NDArray[np.uint8], Table]:
+    """The nearest of 256 centroids for each row; those of frequent features are met more closely."""
+    chosen = np.random.default_rng(0).permutation(len(rows))[:SAMPLE_ROWS]
+    sample = rows[chosen]
     distinct = np.unique(sample, axis=0)
     centroids = np.zeros((CENTROIDS, rows.shape[1]), np.float32)
     if len(distinct) <= CENTROIDS and len(sample) == len(rows):
@@ -140,6 +146,6 @@ def _coded(rows: Table) -> tuple[npt.NDArray[np.uint8], Table]:
         wanted = ((rows[:, None, :] - distinct[None, :, :]) ** 2).sum(axis=2).argmin(axis=1)
         return wanted.astype(np.uint8), centroids
     means = MiniBatchKMeans(min(CENTROIDS, len(distinct)), random_state=0, n_init=1, batch_size=4096)
-    means.fit(sample)
+    means.fit(sample, sample_weight=often[chosen])
     centroids[: means.n_clusters] = means.cluster_centers_
     return means.predict(rows).astype(np.uint8), centroids
