@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify reference clean
+.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm reference clean
 
 # Prepare real reviews, train on them, judge the model and use it.
 demo: $(VENV)/.demo
@@ -41,6 +41,15 @@ bench-memory: $(VENV)/.demo
 DATA ?= ../shared/data
 bench-classify: $(VENV)/.test .venv-fasttext/.ready
 	$(BIN)/python bench/classify.py --peers .venv-fasttext/bin/python --data $(DATA)
+
+# What quantised models lose.
+bench-quantize: $(VENV)/.test
+	$(BIN)/python bench/quantize.py --data $(DATA)
+
+# lstm beside PyTorch's.
+bench-lstm: $(VENV)/.test
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch]'
+	$(BIN)/python bench/lstm.py --data $(DATA)
 
 # The reference pages and the tables in the README, from their sources.
 reference: $(VENV)/.test
