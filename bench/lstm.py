@@ -27,7 +27,7 @@ from manyhands.text.normalise import Normaliser
 from manyhands.text.ragged import from_strings
 from measure import save
 
-WORDS, LENGTH, BATCH, ROWS, ROUNDS, THREADS = 10_003, 100, 256, 8192, 4, 2
+WORDS, LENGTH, BATCH, ROWS, ROUNDS, THREADS = 10_003, 100, 256, 4096, 3, 2
 SETTINGS = LstmSettings(
     words=WORDS, dim=100, hidden=32, layers=2, length=LENGTH, batch=BATCH, pool="last", min_count=1
 )
