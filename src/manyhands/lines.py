@@ -1,9 +1,8 @@
 """Sixteen floats at a time, for kernels: what a line of the cache holds.
 
-A loop over the columns of a row costs as much again as the row itself, because the compiler
-knows neither how many there are nor that the arrays lie apart. Rows that are padded to whole
-lines need no such loop. Products and sums are rounded one by one and always added in the same
-order, so every machine gets the same numbers.
+In a loop over the columns of a row, the compiler knows neither how many there are nor that the
+arrays lie apart. Rows that are padded to whole lines need no such loop. Products and sums are
+rounded one by one and always added in the same order, so every machine gets the same numbers.
 """
 
 from collections.abc import Callable

@@ -33,7 +33,8 @@ def bundles(tmp_path_factory) -> dict[str, Path]:
         small = quantized(open_bundle(folder / model), 100_000)
         write_bundle(small, folder / f"{model}-small", {})
         found |= {model: folder / model, f"{model}-small": folder / f"{model}-small"}
-    return found
+    train(data, folder / "lstm", model="lstm", hidden=16, dim=8, epochs=1)
+    return {**found, "lstm": folder / "lstm"}
 
 
 def test_what_a_bundle_holds(bundles):
@@ -78,12 +79,12 @@ def test_a_folder_without_checksums_is_no_bundle(bundles, tmp_path):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", ["ngrams", "fasttext", "ngrams-small", "fasttext-small"])
+@pytest.mark.parametrize("name", ["ngrams", "fasttext", "ngrams-small", "fasttext-small", "lstm"])
 def test_mutated_bundles_give_errors_and_never_a_crash(bundles, tmp_path, name):
     copy = shutil.copytree(bundles[name], tmp_path / "copy")
     original = {file: (copy / file).read_bytes() for file in (TENSORS, CONFIG)}
     draw, rows, refused = random.Random(8), from_strings(texts(20, 3, seed=5)[0]), 0
-    for _ in range(MUTATIONS // 4):
+    for _ in range(MUTATIONS // 5):
         file = draw.choice([TENSORS, CONFIG])
         (copy / file).write_bytes(mutated(original[file], draw))
         try:
@@ -93,7 +94,7 @@ def test_mutated_bundles_give_errors_and_never_a_crash(bundles, tmp_path, name):
             refused += 1
             assert "\n" not in str(error)
         (copy / file).write_bytes(original[file])
-    assert refused > MUTATIONS // 20
+    assert refused > MUTATIONS // 25
 
 
 def mutated(data: bytes, draw: random.Random) -> bytes:
