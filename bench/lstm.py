@@ -17,7 +17,9 @@ import pyarrow as pa
 import torch
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from manyhands.models.lstm import Lstm, LstmSettings
+from manyhands.models.learner import Piece
+from manyhands.models.lstm import Lstm
+from manyhands.models.lstm_settings import LstmSettings
 from manyhands.models.sequences import Sequences, find_words
 from manyhands.records import Resources, Silent
 from manyhands.settings import TextSettings
@@ -25,6 +27,7 @@ from manyhands.text.corpus import corpus_of
 from manyhands.text.lesson import Labels, Lesson
 from manyhands.text.normalise import Normaliser
 from manyhands.text.ragged import from_strings
+from manyhands.train.exchange import Alone
 from measure import save
 
 WORDS, LENGTH, BATCH, ROWS, ROUNDS, THREADS = 10_003, 100, 256, 4096, 3, 2
@@ -63,10 +66,11 @@ def lesson(texts: list[str]) -> Lesson:
 
 def ours(rows: Lesson) -> Callable[[], None]:
     learner, feed = Lstm.begin(SETTINGS, rows, None, Resources(THREADS, 4 << 30), Silent())
+    crew = Alone()
 
     def epoch() -> None:
         for block in range(len(feed)):
-            learner.learn(feed.block(block), 0.001, block)
+            learner.learn(feed.piece(Piece(block, 0, feed.rows(block)), 0), 0.001, block, crew)
 
     return epoch
 

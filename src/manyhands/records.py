@@ -1,6 +1,9 @@
 """The small frozen types that every room shares."""
 
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 SPLITS = ("train", "valid", "test")
@@ -69,3 +72,27 @@ class Traffic:
     bytes: int = 0
     wait_seconds: float = 0.0
     staleness: float = 0.0
+
+
+@dataclass
+class Clock:
+    """Seconds by what they were spent on."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def add(self, name: str, seconds: float) -> None:
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
+    def divide(self, name: str, parts: dict[str, float]) -> None:
+        """Give what was spent on ``name`` to its parts, as threads took for them side by side."""
+        spent, total = self.seconds.pop(name, 0.0), sum(parts.values())
+        for part, seconds in parts.items():
+            self.add(part, spent * seconds / total if total else 0.0)
+
+    @contextmanager
+    def on(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.add(name, time.perf_counter() - began)

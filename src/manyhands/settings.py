@@ -118,4 +118,6 @@ class FrameSettings(Settings):
     deterministic: bool = False
     patience: Annotated[int, Field(ge=1, le=10_000)] = 2
     class_weights: Literal["none", "balanced"] = "none"
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    warm_up: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.0
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 60.0

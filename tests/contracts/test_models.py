@@ -7,6 +7,7 @@ from tests.tasks import RESOURCES, lesson, several
 from manyhands.catalog import MODELS, load
 from manyhands.evaluate.judging import judge
 from manyhands.models.bundle import VERSION, Bundle, BundleConfig, open_bundle, save_bundle
+from manyhands.models.learner import Piece
 from manyhands.records import Resources, Silent
 from manyhands.settings import TextSettings
 from manyhands.spread import single
@@ -14,6 +15,7 @@ from manyhands.spread.job import job_for
 from manyhands.text.corpus import corpus_of
 from manyhands.text.lesson import Labels, Lesson
 from manyhands.text.ragged import from_strings
+from manyhands.train.exchange import Alone
 
 pytestmark = pytest.mark.parametrize("name", MODELS)
 
@@ -131,9 +133,10 @@ def test_losses_are_sums(name):
     """The loss of a block twice as heavy is twice the loss."""
     kind, rows = load(MODELS, "model", name), lesson(200)
     learner, feed = kind.begin(kind.Settings(), rows, None, RESOURCES, Silent())
-    light = learner.learn(feed.block(0), 0.0, 1)
+    whole = Piece(0, 0, feed.rows(0))
+    light = learner.learn(feed.piece(whole, 0), 0.0, 1, Alone())
     double = type(rows)(rows.corpus, rows.labels, np.full(200, 2, np.float32))
     learner, feed = kind.begin(kind.Settings(), double, None, RESOURCES, Silent())
-    heavy = learner.learn(feed.block(0), 0.0, 1)
+    heavy = learner.learn(feed.piece(whole, 0), 0.0, 1, Alone())
     assert heavy.rows == 2 * light.rows
     assert heavy.total == pytest.approx(2 * light.total, rel=1e-4)

@@ -15,7 +15,7 @@ from manyhands.storage.tensors import read_tensors, write_tensors
 from manyhands.train.checkpoint import FILE, Keeper
 from manyhands.train.exchange import Alone
 from manyhands.train.fit import Plan, State, fit
-from manyhands.train.schedule import Linear
+from manyhands.train.schedule import Schedule
 from tests.tasks import RESOURCES, lesson
 
 
@@ -27,7 +27,9 @@ class Recorder:
         self.loss = loss
         self.array = np.zeros(1)
 
-    def learn(self, block: int, rate: float, seed: int) -> Loss:
+    shares_batches = False
+
+    def learn(self, block: int, rate: float, seed: int, crew) -> Loss:
         self.calls.append((block, rate, seed))
         self.array += 1
         return Loss(self.loss * 10, 10)
@@ -48,12 +50,12 @@ class Tens:
     def rows(self, block: int) -> int:
         return 10
 
-    def block(self, number: int) -> int:
-        return number
+    def piece(self, piece, epoch: int) -> int:
+        return piece.block
 
 
 def run(learner, blocks=70, epochs=3, patience=99, validate=None, state=None, threads=1, progress=None):
-    plan = Plan(epochs, Linear(1.0, blocks * 10 * epochs), seed=4, threads=threads, patience=patience)
+    plan = Plan(epochs, Schedule(1.0, blocks * 10 * epochs), seed=4, threads=threads, patience=patience)
     state = state or State()
     fit(
         learner, Tens(blocks), plan, Alone(), state, validate=validate, keep=lambda s: None,
@@ -175,10 +177,12 @@ def test_balanced_weights_make_classes_equal():
 class BreaksOff(Recorder):
     """A learner in which something breaks inside a round."""
 
-    def learn(self, block: int, rate: float, seed: int) -> Loss:
+    shares_batches = False
+
+    def learn(self, block: int, rate: float, seed: int, crew) -> Loss:
         if len(self.calls) == 40:
             raise MemoryError
-        return super().learn(block, rate, seed)
+        return super().learn(block, rate, seed, crew)
 
 
 def test_a_state_inside_a_round_says_so():

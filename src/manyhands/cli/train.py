@@ -60,14 +60,36 @@ def train(
     words: Annotated[
         int | None, typer.Option(help="lstm knows the most frequent words, so many at most: 30,000.")
     ] = None,
+    vectors: Annotated[
+        str | None, typer.Option(help="A file of word vectors that lstm begins with, of --dim numbers each.")
+    ] = None,
+    cell: Annotated[
+        str | None, typer.Option(help="lstm, gru, or equations: the same as lstm, plain and slow.")
+    ] = None,
     hidden: Annotated[
-        int | None, typer.Option(help="Size of the state of lstm, a multiple of 16: 64.")
+        str | None, typer.Option(help="Size of the state of lstm, or of each layer's, like 128,256: 64.")
     ] = None,
     layers: Annotated[int | None, typer.Option(help="Layers of lstm: 1.")] = None,
+    ways: Annotated[int | None, typer.Option(help="2: lstm reads from the end as well; 1.")] = None,
+    dropout: Annotated[
+        float | None, typer.Option(help="Share of numbers between the layers of lstm that are dropped: 0.")
+    ] = None,
     length: Annotated[int | None, typer.Option(help="lstm reads so many words of a text: 300.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Rows that lstm learns from at once: 128.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Rows lstm learns from at once: 128, of few rows less.")
+    ] = None,
     pool: Annotated[
         str | None, typer.Option(help="What lstm keeps of its states: the max of each number, mean or last.")
+    ] = None,
+    optimizer: Annotated[str | None, typer.Option(help="How lstm moves: adam, adamw or sgd.")] = None,
+    momentum: Annotated[float | None, typer.Option(help="Momentum of sgd: 0.9.")] = None,
+    decay: Annotated[float | None, typer.Option(help="Weight decay of lstm: 0.")] = None,
+    clip: Annotated[float | None, typer.Option(help="Longest gradient of lstm: 5.")] = None,
+    schedule: Annotated[
+        str | None, typer.Option(help="How the rate falls: linear, cosine, or constant.")
+    ] = None,
+    warm_up: Annotated[
+        float | None, typer.Option(help="Share of the training in which the rate climbs first: 0.")
     ] = None,
     loss: Annotated[
         str | None, typer.Option(help="softmax, one-vs-all or, for fasttext, negative; chosen by the labels.")
@@ -112,11 +134,21 @@ def train(
         min_count=min_count,
         dim=dim,
         words=words,
+        vectors=vectors,
+        cell=cell,
         hidden=hidden,
         layers=layers,
+        ways=ways,
+        dropout=dropout,
         length=length,
         batch=batch,
         pool=pool,
+        optimizer=optimizer,
+        momentum=momentum,
+        decay=decay,
+        clip=clip,
+        schedule=schedule,
+        warm_up=warm_up,
         loss=loss,
         negatives=negatives,
         class_weights=class_weights,

@@ -12,11 +12,11 @@ import numpy.typing as npt
 from pydantic import Field
 
 from manyhands.errors import InputError
-from manyhands.kernel import frozen
+from manyhands.kernel import Ints, frozen
 from manyhands.lines import LINE, aligned
 from manyhands.models import fasttext_kernels as kernels
-from manyhands.models.feed import Block, FeatureFeed
-from manyhands.models.learner import Arrays, Loss, Scores
+from manyhands.models.feed import Block, FeatureFeed, distinct_features
+from manyhands.models.learner import Arrays, Crew, Loss, Scores
 from manyhands.models.losses import LOSSES, choose
 from manyhands.models.slotting import refuse_if_too_large, slotting_for
 from manyhands.models.space import Features, FeatureSpace, extended, find_features, open_space, score_rows
@@ -164,7 +164,7 @@ class FastText:
         feed = FeatureFeed(space, lesson, settings.seed, resources, progress, distinct=FastTextModel.distinct)
         return learner, feed
 
-    def learn(self, block: Block, rate: float, seed: int) -> Loss:
+    def learn(self, block: Block, rate: float, seed: int, crew: Crew) -> Loss:
         total = kernels.learn(
             block.features.ids,
             block.features.offsets,
@@ -180,6 +180,9 @@ class FastText:
             self._outputs,
         )
         return Loss(total, float(block.weights.sum()))
+
+    def touched(self, pieces: list[Block]) -> dict[str, Ints]:
+        return {"vectors": distinct_features(pieces, len(self._vectors))}
 
     def weights(self) -> Arrays:
         return {"vectors": self._vectors, "outputs": self._outputs}

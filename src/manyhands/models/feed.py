@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.kernel import Ints
+from manyhands.kernel import Ints, kernel
+from manyhands.models.learner import Piece
 from manyhands.models.space import Features, FeatureSpace, Featuriser
 from manyhands.parallel import side_by_side
 from manyhands.records import Progress, Resources
@@ -62,8 +63,9 @@ class FeatureFeed:
     def rows(self, block: int) -> int:
         return len(self._rows[block])
 
-    def block(self, number: int) -> Block:
-        return self._make(number) if self._kept is None else self._kept[number]
+    def piece(self, piece: Piece, epoch: int) -> Block:
+        """Whole blocks only: those who share them out give none in parts."""
+        return self._make(piece.block) if self._kept is None else self._kept[piece.block]
 
     def blocks(self, numbers: range, threads: int) -> list[Block]:
         """Several blocks, in their order."""
@@ -85,3 +87,17 @@ class FeatureFeed:
             made[number] = block
             progress.advance(len(made))
         return [made[number] for number in range(len(made))]
+
+
+def distinct_features(blocks: list[Block], features: int) -> Ints:
+    """The features of some blocks, each once."""
+    found = np.zeros(features, np.bool_)
+    for block in blocks:
+        _mark(block.features.ids, found)
+    return np.flatnonzero(found)
+
+
+@kernel
+def _mark(ids: npt.NDArray[np.integer], found: npt.NDArray[np.bool_]) -> None:
+    for feature in ids:
+        found[feature] = True

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.records import Progress, Resources
+from manyhands.kernel import Ints
+from manyhands.records import Clock, Progress, Resources
 from manyhands.settings import ModelSettings
 from manyhands.text.corpus import Corpus
 from manyhands.text.lesson import Lesson
@@ -30,14 +31,34 @@ class Loss(NamedTuple):
         return self.total / self.rows if self.rows else 0.0
 
 
+class Piece(NamedTuple):
+    """The rows of a block from ``first`` up to ``last``: what one worker does of it."""
+
+    block: int
+    first: int
+    last: int
+
+
 class Feed(Protocol):
-    """The rows of a lesson in blocks that fit a model, the same blocks in every epoch."""
+    """The rows of a lesson in blocks that fit a model: each row once an epoch, blocks always as long."""
 
     def __len__(self) -> int: ...
 
     def rows(self, block: int) -> int: ...
 
-    def block(self, number: int) -> Any: ...
+    def piece(self, piece: Piece, epoch: int) -> Any:
+        """Some rows, ready to be learnt; threads may ask for several at once, of one epoch at a time."""
+        ...
+
+
+class Crew(Protocol):
+    """Those who learn together, as a learner sees them."""
+
+    clock: Clock
+
+    def sum(self, numbers: npt.NDArray[np.float32]) -> None:
+        """Add up what every worker has, in place: all then have the same. Alone, nothing changes."""
+        ...
 
 
 class Model(Protocol):
@@ -78,7 +99,9 @@ class Learner(Protocol):
 
     Settings: ClassVar[type[ModelSettings]]
     Model: ClassVar[type[Any]]
-    shares_batches: ClassVar[bool]  # threads share each block, inside ``learn``, and not the blocks
+    # Workers and threads share each block, inside ``learn``, and add up their gradients; otherwise
+    # each learns blocks of its own, in place.
+    shares_batches: ClassVar[bool]
 
     @classmethod
     def begin(
@@ -87,8 +110,16 @@ class Learner(Protocol):
         """A learner that knows nothing yet, or what ``previous`` knew; and the lesson in blocks for it."""
         ...
 
-    def learn(self, block: Any, rate: float, seed: int) -> Loss:
-        """One pass over a block, rows in the order of ``seed``; threads may do this side by side."""
+    def learn(self, rows: Any, rate: float, seed: int, crew: Crew) -> Loss:
+        """One pass over a piece of the feed; what is random in it comes from ``seed``.
+
+        A learner that shares batches gives the loss of the whole crew; of the others, threads may
+        do this side by side.
+        """
+        ...
+
+    def touched(self, pieces: list[Any]) -> dict[str, Ints]:
+        """Which rows of its arrays learning these pieces can change; of an array not named, all."""
         ...
 
     def weights(self) -> Arrays:

@@ -1,57 +1,41 @@
-"""``lstm``: the words of a text one after the other through recurrent layers, then a linear one."""
+"""``lstm``: a text word by word, or a row of numbers, through recurrent layers; then a linear one."""
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from pydantic import Field
 
-from manyhands.errors import InputError
-from manyhands.kernel import Ints, frozen
-from manyhands.lines import LINE
-from manyhands.models.adam import update
-from manyhands.models.learner import Arrays, Loss, Scores
+from manyhands.errors import InputError, UsageError
+from manyhands.kernel import Ints
+from manyhands.models.backprop import Work, gradients, scores_of
+from manyhands.models.gradient import Gradient
+from manyhands.models.inputs import Inputs, Numbers, Words, open_inputs
+from manyhands.models.learner import Arrays, Crew, Loss, Scores
 from manyhands.models.losses import LOSSES, choose
-from manyhands.models.lstm_layers import Network, Work, gradients, scores_of
-from manyhands.models.sequences import Batch, Lexicon, SequenceFeed, Sequences, find_words
+from manyhands.models.lstm_settings import LstmSettings
+from manyhands.models.network import Network, Shape
+from manyhands.models.optimizers import OPTIMIZERS
+from manyhands.models.pooling import POOLS
+from manyhands.models.sequences import SequenceFeed, Slices, find_words
 from manyhands.models.slotting import refuse_if_too_large
+from manyhands.models.vectors import fill_from
 from manyhands.parallel import in_order, one_thread_each
 from manyhands.records import Progress, Resources
-from manyhands.settings import ModelSettings
 from manyhands.text.corpus import Corpus, corpus_of
 from manyhands.text.lesson import Lesson
 from manyhands.text.ragged import Ragged
 
 ROWS_AT_ONCE = 256
-STEPS_AN_EPOCH = 100  # a small lesson is cut into so many batches, or there would be too few steps
-LEAST_BATCH = 16
-MOST_NORM = 5.0  # longer gradients are cut to this length
-
-Pool = Literal["max", "mean", "last"]
-
-
-class LstmSettings(ModelSettings):
-    epochs: Annotated[int, Field(ge=1, le=10_000)] = 5
-    rate: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 0.004
-    words: Annotated[int, Field(ge=1, le=2**24)] = 30_000
-    min_count: Annotated[int, Field(ge=1, le=2**31)] = 2
-    dim: Annotated[int, Field(ge=1, le=4096)] = 100
-    hidden: Annotated[int, Field(ge=16, le=4096, multiple_of=LINE)] = 64
-    layers: Annotated[int, Field(ge=1, le=16)] = 1
-    length: Annotated[int, Field(ge=1, le=100_000)] = 300
-    batch: Annotated[int, Field(ge=1, le=2**20)] = 128
-    pool: Pool = "max"
-    loss: Literal["auto", "softmax", "one-vs-all"] = "auto"
 
 
 class LstmModel:
-    """``network`` holds the numbers, ``lexicon`` the words that have a vector."""
+    """``network`` holds the numbers, ``inputs`` says what it reads, at most ``length`` steps of it."""
 
     def __init__(
-        self, labels: list[str], loss: str, pool: Pool, length: int, lexicon: Lexicon, network: Network
+        self, labels: list[str], loss: str, pool: str, length: int, inputs: Inputs, network: Network
     ) -> None:
         self.labels, self.loss, self.pool, self.length = labels, loss, pool, length
-        self.lexicon, self.network = lexicon, network
+        self.inputs, self.network = inputs, network
 
     @property
     def several(self) -> bool:
@@ -62,8 +46,9 @@ class LstmModel:
 
     def scores(self, corpus: Corpus, threads: int = 1) -> Scores:
         out = np.empty((len(corpus), len(self.labels)), np.float32)
-        sequences = Sequences(corpus, self.lexicon, self.length)
-        work = Work(self.network, LOSSES[self.loss], self.pool)
+        sequences = self.inputs.sequences(corpus, self.length)
+        vectors = self.inputs.vectors(corpus, self.network)
+        work = Work(self.network, vectors, LOSSES[self.loss], self.pool)
         order = np.argsort(sequences.lengths(np.arange(len(corpus))), kind="stable")
         parts = [order[start : start + ROWS_AT_ONCE] for start in range(0, len(order), ROWS_AT_ONCE)]
 
@@ -77,22 +62,32 @@ class LstmModel:
         return out
 
     def facts(self) -> dict[str, Any]:
-        return {"labels": self.labels, "loss": self.loss, "pool": self.pool, "length": self.length}
+        shape = self.network.shape
+        return {
+            "labels": self.labels,
+            "loss": self.loss,
+            "pool": self.pool,
+            "length": self.length,
+            "cell": shape.cell,
+            "widths": list(shape.widths),
+            "ways": shape.ways,
+        }
 
     def arrays(self) -> Arrays:
-        return {"words": self.lexicon.hashes, **self.network.arrays()}
+        return {**self.inputs.arrays(), **self.network.arrays()}
 
     @classmethod
     def from_parts(cls, facts: dict[str, Any], arrays: Arrays) -> Self:
         labels, loss, pool, length = (facts[name] for name in ("labels", "loss", "pool", "length"))
-        words = arrays["words"]
-        if loss not in LOSSES or pool not in ("max", "mean", "last") or type(length) is not int or length < 1:
+        widths = facts["widths"]
+        if loss not in LOSSES or pool not in POOLS or not isinstance(widths, list):
             raise InputError("the model is not described as it should be")
-        if words.dtype != np.uint64 or words.ndim != 1:
-            raise InputError("the words of the model are of another kind than they should be")
-        network = Network.from_arrays({name: array for name, array in arrays.items() if name != "words"})
-        network.check(len(words), len(labels))
-        return cls(labels, loss, pool, length, Lexicon(frozen(words)), network)
+        if not all(type(number) is int and number >= 1 for number in [length, *widths]):
+            raise InputError("the model is not described as it should be")
+        shape = Shape(facts["cell"], tuple(widths), facts["ways"], len(labels))
+        inputs = open_inputs(arrays, widths[0])
+        own = {name: array for name, array in arrays.items() if name not in inputs.arrays()}
+        return cls(labels, loss, pool, length, inputs, Network.from_arrays(shape, inputs.words, own))
 
 
 class Lstm:
@@ -103,14 +98,19 @@ class Lstm:
     shares_batches: ClassVar[bool] = True
 
     def __init__(
-        self, settings: LstmSettings, labels: list[str], loss: str, lexicon: Lexicon, threads: int
+        self,
+        settings: LstmSettings,
+        lesson: Lesson,
+        loss: str,
+        inputs: Inputs,
+        network: Network,
+        threads: int,
     ) -> None:
-        self._settings, self._labels, self._loss = settings, labels, loss
-        self._lexicon, self._hands = lexicon, ThreadPoolExecutor(threads)
-        widths = [settings.dim] + [settings.hidden] * settings.layers
-        self._network = Network.at_random(len(lexicon), widths, len(labels), settings.seed)
-        self._means, self._squares = self._network.zeros(), self._network.zeros()
-        self._steps = np.zeros(1, np.int64)
+        self._settings, self._labels, self._loss = settings, lesson.labels.names, loss
+        self._inputs, self._network = inputs, network
+        self._vectors = inputs.vectors(lesson.corpus, network)
+        self._hands = ThreadPoolExecutor(threads)
+        self._optimizer = OPTIMIZERS[settings.optimizer](network.arrays(), settings.momentum, settings.decay)
 
     @classmethod
     def begin(
@@ -121,45 +121,66 @@ class Lstm:
         resources: Resources,
         progress: Progress,
     ) -> tuple[Self, SequenceFeed]:
-        names = lesson.labels.names
         loss = previous.loss if previous else choose(settings.loss, 0, lesson.labels.several)
+        if loss not in ("softmax", "one-vs-all"):
+            loss = "softmax"  # many labels are no reason to draw some of them here
         progress.stage("counting", None, "rows")
-        known = previous.lexicon if previous else None
-        lexicon = find_words(lesson.corpus, settings.words, settings.min_count, resources.threads, known)
-        refuse_if_too_large(len(lexicon) * settings.dim * 4 * 3, resources)
-        learner = cls(settings, names, loss, lexicon, resources.threads)
+        inputs = _inputs(settings, lesson.corpus, previous, resources.threads)
+        first = settings.dim if isinstance(inputs, Words) else len(inputs.arrays()["mean"])
+        shape = Shape(settings.cell, (first, *settings.widths), settings.ways, len(lesson.labels.names))
+        refuse_if_too_large(inputs.words * first * 4 * 3, resources, "--words or --dim")
+        network = Network.at_random(shape, inputs.words, settings.seed)
+        if settings.vectors and isinstance(inputs, Words):
+            fill_from(settings.vectors, inputs.lexicon, network.embedding)
         if previous:
-            learner._network.take_over(previous.network)
-        batch = min(settings.batch, max(LEAST_BATCH, len(lesson) // STEPS_AN_EPOCH))
-        return learner, SequenceFeed(lesson, lexicon, settings.length, batch, settings.seed)
+            network.take_over(previous.network)
+        learner = cls(settings, lesson, loss, inputs, network, resources.threads)
+        sequences = inputs.sequences(lesson.corpus, settings.length)
+        return learner, SequenceFeed(lesson, sequences, settings.batch_for(len(lesson)), settings.seed)
 
-    def learn(self, block: list[Batch], rate: float, seed: int) -> Loss:
-        work = Work(self._network, LOSSES[self._loss], self._settings.pool)
-        weight = float(sum(batch.weights.sum() for batch in block))
-        with one_thread_each:
-            parts = list(self._hands.map(lambda batch: gradients(work, batch), block))
-        total = parts[0]
-        for part in parts[1:]:
-            total = total.plus(part)
-        if weight > 0:
-            self._update(total.scaled(1 / weight, MOST_NORM), rate)
-        return Loss(total.cost, weight)
+    def learn(self, rows: Slices, rate: float, seed: int, crew: Crew) -> Loss:
+        settings, clock = self._settings, crew.clock
+        work = Work(
+            self._network, self._vectors, LOSSES[self._loss], settings.pool, settings.dropout, seed >> 1
+        )
+        gradient = Gradient(self._network, rows.words)
+        forward, backward = 0.0, 0.0
+        with clock.on("learn"), one_thread_each:
+            for part in self._hands.map(lambda batch: gradients(work, batch), rows.slices):
+                gradient.add(part)
+                forward += part.forward_seconds
+                backward += part.backward_seconds
+        clock.divide("learn", {"forward": forward, "backward": backward})
+        crew.sum(gradient.buffer)
+        with clock.on("update"):
+            if gradient.weight > 0:
+                gradient.scale(1 / gradient.weight, settings.clip)
+                self._optimizer.begin_step()
+                for name, (touched, values) in gradient.moves().items():
+                    self._optimizer.move(name, touched, values, rate)
+        return Loss(gradient.cost, gradient.weight)
 
-    def _update(self, gradient: Any, rate: float) -> None:
-        self._steps += 1
-        arrays = self._network.arrays()
-        for name, (rows, values) in gradient.named().items():
-            array = arrays[name].reshape(-1, arrays[name].shape[-1])
-            mean, square = (kept[name].reshape(array.shape) for kept in (self._means, self._squares))
-            update(rate, int(self._steps[0]), rows, values, array, mean, square)
+    def touched(self, pieces: list[Slices]) -> dict[str, Ints]:
+        return {"embedding": np.unique(np.concatenate([piece.words for piece in pieces]))}
 
     def weights(self) -> Arrays:
-        kept = {"means": self._means, "squares": self._squares}
-        moments = {f"{kind}.{name}": array for kind, of in kept.items() for name, array in of.items()}
-        return {**self._network.arrays(), **moments, "steps": self._steps}
+        return {**self._network.arrays(), **self._optimizer.state()}
 
     def model(self) -> LstmModel:
         settings = self._settings
         return LstmModel(
-            self._labels, self._loss, settings.pool, settings.length, self._lexicon, self._network
+            self._labels, self._loss, settings.pool, settings.length, self._inputs, self._network
         )
+
+
+def _inputs(settings: LstmSettings, corpus: Corpus, previous: LstmModel | None, threads: int) -> Inputs:
+    """What there is to read: of a model that is continued, what it read and what is new."""
+    known = previous.inputs if previous else None
+    if corpus.values is not None:
+        if settings.vectors:
+            raise UsageError("--vectors are for words, and these rows are numbers")
+        return known or Numbers.of(corpus.values)
+    if isinstance(known, Numbers):
+        raise InputError("the bundle to continue from reads numbers, and these rows are words")
+    words = known.lexicon if isinstance(known, Words) else None
+    return Words(find_words(corpus, settings.words, settings.min_count, threads, words))

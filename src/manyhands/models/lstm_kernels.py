@@ -15,18 +15,26 @@ ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
 
 
 @kernel
-def gather(words: Ints, table: Floats, out: Floats) -> None:
-    for i in range(len(words)):
-        for k in range(table.shape[1]):
-            out[i, k] = table[words[i], k]
+def sigmoids(array: Floats, start: int, count: int) -> None:
+    """In place, from the number at ``start`` on, counted row after row."""
+    whole = count - count % LINE
+    for k in range(0, whole, LINE):
+        logistic_line(array, start + k, ONE, ONE, ZERO)
+    if whole < count:
+        flat = array.reshape(-1)
+        for k in range(start + whole, start + count):
+            flat[k] = ONE / (ONE + np.exp(-flat[k]))
 
 
 @kernel
-def scatter(words: Ints, rows: Floats, table: Floats) -> None:
-    """Add every row to that of its word."""
-    for i in range(len(words)):
-        for k in range(table.shape[1]):
-            table[words[i], k] += rows[i, k]
+def tangents(array: Floats, start: int, count: int) -> None:
+    whole = count - count % LINE
+    for k in range(0, whole, LINE):
+        logistic_line(array, start + k, TWO, TWO, -ONE)
+    if whole < count:
+        flat = array.reshape(-1)
+        for k in range(start + whole, start + count):
+            flat[k] = np.tanh(flat[k])
 
 
 @kernel
@@ -48,10 +56,8 @@ def forwards(
             if t:
                 for k in range(4 * width):
                     gates[at, k] += added[row, k]
-            for k in range(0, 3 * width, LINE):
-                logistic_line(gates, at * 4 * width + k, ONE, ONE, ZERO)
-            for k in range(3 * width, 4 * width, LINE):
-                logistic_line(gates, at * 4 * width + k, TWO, TWO, -ONE)
+            sigmoids(gates, at * 4 * width, 3 * width)
+            tangents(gates, at * 4 * width + 3 * width, width)
             for k in range(width):
                 c[at, k] = gates[at, k] * gates[at, 3 * width + k]
             if t:
@@ -59,8 +65,7 @@ def forwards(
                     c[at, k] += gates[at, width + k] * c[before + row, k]
             for k in range(width):
                 shown[at, k] = c[at, k]
-            for k in range(0, width, LINE):
-                logistic_line(shown, at * width + k, TWO, TWO, -ONE)
+            tangents(shown, at * width, width)
             for k in range(width):
                 h[at, k] = gates[at, 2 * width + k] * shown[at, k]
 
@@ -109,37 +114,3 @@ def states_before(h: Floats, counts: Ints, starts: Ints, out: Floats) -> None:
             for k in range(h.shape[1]):
                 out[at, k] = h[starts[t - 1] + row, k]
             at += 1
-
-
-@kernel
-def pool_max(h: Floats, counts: Ints, starts: Ints, out: Floats, where: Ints) -> None:
-    """The largest of each text's states, column by column, and the row in which it stands."""
-    for t in range(len(counts)):
-        for row in range(counts[t]):
-            for k in range(h.shape[1]):
-                if t == 0 or h[starts[t] + row, k] > out[row, k]:
-                    out[row, k] = h[starts[t] + row, k]
-                    where[row, k] = starts[t] + row
-
-
-@kernel
-def unpool_max(where: Ints, gradient: Floats, dh: Floats) -> None:
-    for row in range(len(where)):
-        for k in range(where.shape[1]):
-            dh[where[row, k], k] += gradient[row, k]
-
-
-@kernel
-def pool_mean(h: Floats, counts: Ints, starts: Ints, lengths: Ints, out: Floats) -> None:
-    for t in range(len(counts)):
-        for row in range(counts[t]):
-            for k in range(h.shape[1]):
-                out[row, k] += h[starts[t] + row, k] / np.float32(lengths[row])
-
-
-@kernel
-def unpool_mean(counts: Ints, starts: Ints, lengths: Ints, gradient: Floats, dh: Floats) -> None:
-    for t in range(len(counts)):
-        for row in range(counts[t]):
-            for k in range(dh.shape[1]):
-                dh[starts[t] + row, k] = gradient[row, k] / np.float32(lengths[row])

@@ -13,11 +13,11 @@ import numpy.typing as npt
 from pydantic import Field
 
 from manyhands.errors import InputError
-from manyhands.kernel import frozen
+from manyhands.kernel import Ints, frozen
 from manyhands.lines import LINE, aligned
 from manyhands.models import ngrams_kernels as kernels
-from manyhands.models.feed import Block, FeatureFeed
-from manyhands.models.learner import Arrays, Loss, Scores
+from manyhands.models.feed import Block, FeatureFeed, distinct_features
+from manyhands.models.learner import Arrays, Crew, Loss, Scores
 from manyhands.models.losses import LOSSES, choose
 from manyhands.models.slotting import refuse_if_too_large, slotting_for
 from manyhands.models.space import Features, FeatureSpace, extended, find_features, open_space, score_rows
@@ -199,7 +199,7 @@ class Ngrams:
         self._table[:known, 1 : 1 + weights.shape[1]] = weights
         self._bias[: len(bias)] = bias
 
-    def learn(self, block: Block, rate: float, seed: int) -> Loss:
+    def learn(self, block: Block, rate: float, seed: int, crew: Crew) -> Loss:
         total = kernels.learn(
             block.features.ids,
             block.features.offsets,
@@ -213,6 +213,9 @@ class Ngrams:
             self._bias,
         )
         return Loss(total, float(block.weights.sum()))
+
+    def touched(self, pieces: list[Block]) -> dict[str, Ints]:
+        return {"table": distinct_features(pieces, len(self._table))}
 
     def weights(self) -> Arrays:
         return {"table": self._table, "bias": self._bias}

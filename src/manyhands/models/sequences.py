@@ -1,13 +1,16 @@
 """Texts as sequences of known words, in batches of like length: what recurrent models are fed with."""
 
+import threading
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands.errors import InputError
 from manyhands.kernel import Hashes, Ints, frozen, kernel
+from manyhands.models.learner import Piece
 from manyhands.text.corpus import NO_WORD, Corpus, word_counts
 from manyhands.text.lesson import Lesson
 
@@ -63,23 +66,49 @@ class Packed:
     lengths: Ints
     rows: Ints
 
+    @cached_property
+    def mirror(self) -> Ints:
+        """Where each step stands when every text is read from its end; applied twice, it changes nothing."""
+        out = np.empty(len(self.words), np.int64)
+        _mirror(self.counts, self.starts, self.lengths, out)
+        return out
+
+    @property
+    def last(self) -> Ints:
+        """The last step of every text that has one."""
+        lengths = self.lengths[: int(np.count_nonzero(self.lengths))]
+        return np.asarray(self.starts[lengths - 1] + np.arange(len(lengths)))
+
 
 @dataclass(frozen=True)
 class Batch:
-    """A few rows of a lesson, ready to be learnt."""
+    """A few rows of a lesson, ready to be learnt; ``rows`` are their numbers in the lesson."""
 
     packed: Packed
     labels: npt.NDArray[np.int32]
     label_offsets: Ints
     weights: npt.NDArray[np.float32]
+    rows: Ints
+
+
+class Slices(NamedTuple):
+    """This worker's part of a batch, in slices that threads share; ``words`` are those of the whole batch."""
+
+    words: Ints
+    slices: list[Batch]
 
 
 class Sequences:
-    """The rows of a corpus as known words, of which only the first ``length`` count."""
+    """The rows of a corpus as known words, of which only the first ``length`` count.
 
-    def __init__(self, corpus: Corpus, lexicon: Lexicon, length: int) -> None:
+    Of a corpus of numbers, every step is known.
+    """
+
+    def __init__(self, corpus: Corpus, lexicon: Lexicon | None, length: int) -> None:
         self._corpus, self._length = corpus, length
-        self._numbers = lexicon.numbers(corpus)
+        steps = len(corpus.hashes)
+        self._numbers = np.arange(steps) if lexicon is None else lexicon.numbers(corpus)
+        self._known = steps if lexicon is None else len(lexicon)
 
     def lengths(self, rows: Ints) -> Ints:
         tokens, offsets = self._corpus.take(rows)
@@ -99,6 +128,13 @@ class Sequences:
         _pack(tokens, offsets, self._numbers, order, lengths, starts, words)
         return Packed(words, counts, starts, lengths[order], order)
 
+    def words(self, rows: Ints) -> Ints:
+        """The known words of some rows, each once."""
+        tokens, offsets = self._corpus.take(rows)
+        found = np.zeros(self._known, np.bool_)
+        _mark(tokens, offsets, self._numbers, self._length, found)
+        return np.flatnonzero(found)
+
 
 @kernel
 def _lengths(tokens: npt.NDArray[np.integer], offsets: Ints, numbers: Ints, most: int, out: Ints) -> None:
@@ -107,6 +143,19 @@ def _lengths(tokens: npt.NDArray[np.integer], offsets: Ints, numbers: Ints, most
         for i in range(offsets[row], offsets[row + 1]):
             known += numbers[tokens[i]] != UNKNOWN
         out[row] = min(known, most)
+
+
+@kernel
+def _mark(
+    tokens: npt.NDArray[np.integer], offsets: Ints, numbers: Ints, most: int, found: npt.NDArray[np.bool_]
+) -> None:
+    for row in range(len(offsets) - 1):
+        known = 0
+        for i in range(offsets[row], offsets[row + 1]):
+            number = numbers[tokens[i]]
+            if number != UNKNOWN and known < most:
+                found[number] = True
+                known += 1
 
 
 @kernel
@@ -128,35 +177,49 @@ def _pack(
                 t += 1
 
 
-class SequenceFeed:
-    """Batches of rows of like length, the same in every epoch; which rows come together, the seed decides."""
+@kernel
+def _mirror(counts: Ints, starts: Ints, lengths: Ints, out: Ints) -> None:
+    for t in range(len(counts)):
+        for row in range(counts[t]):
+            out[starts[t] + row] = starts[lengths[row] - 1 - t] + row
 
-    def __init__(self, lesson: Lesson, lexicon: Lexicon, length: int, batch: int, seed: int) -> None:
+
+class SequenceFeed:
+    """Batches of rows of like length; which rows come together, the seed and the epoch decide."""
+
+    def __init__(self, lesson: Lesson, sequences: Sequences, batch: int, seed: int) -> None:
         if not len(lesson):
             raise InputError("there is no row to train on")
-        self._lesson = lesson
-        self._sequences = Sequences(lesson.corpus, lexicon, length)
-        order = np.random.default_rng(seed).permutation(len(lesson))
-        pools = [
-            order[start : start + batch * POOL_BATCHES]
-            for start in range(0, len(order), batch * POOL_BATCHES)
-        ]
-        sorted_pools = [pool[np.argsort(self._sequences.lengths(pool), kind="stable")] for pool in pools]
-        rows = np.concatenate(sorted_pools)
-        self._rows = [rows[start : start + batch] for start in range(0, len(rows), batch)]
+        self._lesson, self._sequences, self._batch, self._seed = lesson, sequences, batch, seed
+        self._lengths = sequences.lengths(np.arange(len(lesson)))
+        self._epoch, self._order, self._ordering = -1, self._lengths[:0], threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return (len(self._lesson) + self._batch - 1) // self._batch
 
     def rows(self, block: int) -> int:
-        return len(self._rows[block])
+        return min(self._batch, len(self._lesson) - block * self._batch)
 
-    def block(self, number: int) -> list[Batch]:
-        """A batch in slices that threads can share, cut without asking how many threads there are."""
-        rows = self._rows[number]
-        return [self._slice(rows[start : start + SLICE_ROWS]) for start in range(0, len(rows), SLICE_ROWS)]
+    def piece(self, piece: Piece, epoch: int) -> Slices:
+        """Cut into slices without asking how many threads there are."""
+        with self._ordering:
+            if self._epoch != epoch:
+                self._epoch, self._order = epoch, self._ordered(epoch)
+            order = self._order
+        batch = order[piece.block * self._batch : (piece.block + 1) * self._batch]
+        rows = batch[piece.first : piece.last]
+        slices = [self._slice(rows[start : start + SLICE_ROWS]) for start in range(0, len(rows), SLICE_ROWS)]
+        return Slices(self._sequences.words(batch), slices)
+
+    def _ordered(self, epoch: int) -> Ints:
+        """All rows in an order of the epoch's own, and those of a few batches together by their lengths."""
+        order = np.random.default_rng([self._seed, epoch]).permutation(len(self._lesson))
+        step = self._batch * POOL_BATCHES
+        pools = [order[start : start + step] for start in range(0, len(order), step)]
+        return np.concatenate([pool[np.argsort(self._lengths[pool], kind="stable")] for pool in pools])
 
     def _slice(self, rows: Ints) -> Batch:
         packed = self._sequences.pack(rows)
-        labels = self._lesson.labels.take(rows[packed.rows])
-        return Batch(packed, labels.ids, labels.offsets, self._lesson.weights[rows[packed.rows]])
+        rows = rows[packed.rows]
+        labels = self._lesson.labels.take(rows)
+        return Batch(packed, labels.ids, labels.offsets, self._lesson.weights[rows], rows)

@@ -34,7 +34,9 @@ def _between(bits: int, most: int) -> int:
     return min(max(bits, LEAST_BITS), max(most, LEAST_BITS))
 
 
-def refuse_if_too_large(model_bytes: int, resources: Resources) -> None:
+def refuse_if_too_large(
+    model_bytes: int, resources: Resources, lower: str = "--buckets or --ngrams, raise --min-count"
+) -> None:
     """Stop before memory runs out, and say what to lower.
 
     >>> refuse_if_too_large(3 << 30, Resources(threads=2, memory_bytes=1 << 30))
@@ -45,6 +47,6 @@ or --ngrams, raise --min-count, or allow more with --memory
     if model_bytes > resources.memory_bytes:
         needs, may = model_bytes / (1 << 30), resources.memory_bytes / (1 << 30)
         raise UsageError(
-            f"the model needs about {needs:.1f} GB and training may use {may:.1f} GB; lower --buckets or "
-            "--ngrams, raise --min-count, or allow more with --memory"
+            f"the model needs about {needs:.1f} GB and training may use {may:.1f} GB; lower {lower}, "
+            "or allow more with --memory"
         )

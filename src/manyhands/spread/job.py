@@ -17,7 +17,7 @@ from manyhands.settings import FrameSettings, ModelSettings
 from manyhands.text.lesson import Lesson
 from manyhands.train.fit import State
 
-SHAPE = ("ngrams", "chars", "buckets", "dim", "loss", "hidden", "layers", "pool", "length")
+SHAPE = ("ngrams", "chars", "buckets", "dim", "loss", "cell", "hidden", "layers", "ways", "pool", "length")
 
 
 @dataclass(frozen=True)

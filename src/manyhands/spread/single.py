@@ -11,7 +11,7 @@ from manyhands.text.lesson import Lesson
 from manyhands.train.checkpoint import Keeper
 from manyhands.train.exchange import Alone
 from manyhands.train.fit import Plan, State, Validate, fit
-from manyhands.train.schedule import Linear
+from manyhands.train.schedule import Schedule
 
 JUDGED_BY = {False: "accuracy", True: "micro_f1"}
 
@@ -32,9 +32,11 @@ def run(
     state = keeper.restore() if keeper and job.resume else State()
     plan = Plan(
         epochs=job.settings.epochs,
-        schedule=Linear(job.settings.rate, len(lesson) * job.settings.epochs),
+        schedule=Schedule(
+            job.settings.rate, len(lesson) * job.settings.epochs, job.frame.schedule, job.frame.warm_up
+        ),
         seed=job.settings.seed,
-        threads=1 if job.frame.deterministic or kind.shares_batches else job.resources.threads,
+        threads=1 if job.frame.deterministic else job.resources.threads,
         patience=job.frame.patience,
         judged_by=JUDGED_BY[lesson.labels.several],
     )

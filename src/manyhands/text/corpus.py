@@ -32,6 +32,7 @@ class Corpus:
     tokens: int
     words: Ragged  # the letters of each number, empty where it stands for no word
     ready: Hashes | None = None  # the hashes, where whoever made the corpus had them at hand
+    values: npt.NDArray[np.float32] | None = None  # of rows of numbers: what each "word" stands for
 
     def __len__(self) -> int:
         return self.rows

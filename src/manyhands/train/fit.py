@@ -1,20 +1,22 @@
 """``fit``, the only training loop: rounds of blocks with an exchange after each, epochs with a validation."""
 
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from manyhands.errors import InputError
 from manyhands.kernel import Ints, kernel
-from manyhands.models.learner import Arrays, Feed, Learner, Loss
+from manyhands.models.learner import Arrays, Feed, Learner, Loss, Piece
 from manyhands.records import Progress, Traffic
 from manyhands.text.hashing import mix
 from manyhands.train.exchange import Exchange
-from manyhands.train.schedule import Linear
+from manyhands.train.schedule import Schedule
 
 BLOCKS_A_ROUND = 32
 NOTHING = Loss(0.0, 0.0)
@@ -27,7 +29,7 @@ class Plan:
     """How long and how fast to learn."""
 
     epochs: int
-    schedule: Linear
+    schedule: Schedule
     seed: int
     threads: int
     patience: int
@@ -69,12 +71,13 @@ def fit(
     with ThreadPoolExecutor(plan.threads) as hands:
         while not state.done(plan):
             progress.stage(f"epoch {state.epoch + 1} of {plan.epochs}", _rows(feed), "rows")
-            for blocks in _rounds(len(feed), plan.seed, state.epoch)[state.round :]:
+            rounds = _rounds(learner, feed, plan.seed, state.epoch)[state.round :]
+            for blocks, pieces, rows in _ready(learner, feed, exchange, rounds, state.epoch, hands):
                 began, state.whole = time.monotonic(), False
-                work = _with_rates(blocks, feed, plan, state)
-                losses = list(hands.map(lambda item: learner.learn(feed.block(item[0]), *item[1:]), work))
-                state.loss = _added(state, losses)
-                state.seen += exchange.round(learner, sum(feed.rows(block) for block in blocks))
+                work = zip(rows, _rates(blocks, pieces, feed, plan, state), strict=True)
+                learn = partial(_learn, learner, list(work), exchange, hands)
+                state.loss = _added(state, exchange.round(learner, rows, learn))
+                state.seen += sum(feed.rows(block) for block in blocks)
                 state.round += 1
                 state.whole = True
                 state.seconds += time.monotonic() - began
@@ -85,19 +88,58 @@ def fit(
     return exchange.finish(learner)
 
 
-def _rounds(blocks: int, seed: int, epoch: int) -> list[Ints]:
-    """The blocks of an epoch in an order of its own, cut into rounds."""
-    order = np.random.default_rng([seed, epoch]).permutation(blocks)
-    return [order[start : start + BLOCKS_A_ROUND] for start in range(0, blocks, BLOCKS_A_ROUND)]
+def _rounds(learner: Learner, feed: Feed, seed: int, epoch: int) -> list[Ints]:
+    """The blocks of an epoch in an order of its own, cut into rounds; of one where a crew shares each."""
+    order = np.random.default_rng([seed, epoch]).permutation(len(feed))
+    size = 1 if learner.shares_batches else BLOCKS_A_ROUND
+    return [order[start : start + size] for start in range(0, len(order), size)]
 
 
-def _with_rates(blocks: Ints, feed: Feed, plan: Plan, state: State) -> list[tuple[int, float, int]]:
-    """Each block with the rate at its place in the whole training, and a seed of its own."""
-    work, seen = [], state.seen
+def _ready(
+    learner: Learner,
+    feed: Feed,
+    exchange: Exchange,
+    rounds: list[Ints],
+    epoch: int,
+    hands: ThreadPoolExecutor,
+) -> Iterator[tuple[Ints, list[Piece], list[Any]]]:
+    """Each round with this worker's rows, which are made while the round before is learnt.
+
+    Whose rows they are is settled here, in step with the other workers, whenever the rows are made.
+    """
+    ahead: deque[tuple[Ints, list[Piece], list[Future[Any]]]] = deque()
+    for blocks in [*rounds, None]:
+        if blocks is not None:
+            pieces = exchange.pieces(learner, feed, blocks)
+            ahead.append((blocks, pieces, [hands.submit(feed.piece, piece, epoch) for piece in pieces]))
+        if len(ahead) > (blocks is not None):
+            blocks_now, pieces_now, coming = ahead.popleft()
+            with exchange.clock.on("load"):
+                rows = [future.result() for future in coming]
+            yield blocks_now, pieces_now, rows
+
+
+def _learn(
+    learner: Learner,
+    work: list[tuple[Any, tuple[float, int]]],
+    exchange: Exchange,
+    hands: ThreadPoolExecutor,
+) -> list[Loss]:
+    if learner.shares_batches:  # its threads are inside, and those of the loop make the next rows
+        return [learner.learn(rows, rate, seed, exchange) for rows, (rate, seed) in work]
+    with exchange.clock.on("learn"):
+        return list(hands.map(lambda item: learner.learn(item[0], item[1][0], item[1][1], exchange), work))
+
+
+def _rates(
+    blocks: Ints, pieces: list[Piece], feed: Feed, plan: Plan, state: State
+) -> list[tuple[float, int]]:
+    """For each piece the rate at its block's place in the whole training, and a seed of its own."""
+    rates, seen = {}, state.seen
     for block in blocks.tolist():
-        work.append((block, plan.schedule.at(seen), _seed(plan.seed, state.epoch, block)))
+        rates[block] = plan.schedule.at(seen)
         seen += feed.rows(block)
-    return work
+    return [(rates[piece.block], _seed(plan.seed, state.epoch, piece.block)) for piece in pieces]
 
 
 def _seed(seed: int, epoch: int, block: int) -> int:
@@ -109,13 +151,13 @@ def _rows(feed: Feed) -> int:
     return sum(feed.rows(block) for block in range(len(feed)))
 
 
-def _added(state: State, losses: list[Loss]) -> Loss:
-    total = state.loss.total + sum(loss.total for loss in losses)
+def _added(state: State, loss: Loss) -> Loss:
+    total = state.loss.total + loss.total
     if not np.isfinite(total):
         raise InputError(
             f"the loss became {total} in epoch {state.epoch + 1} after {state.seen:,} rows; lower --rate"
         )
-    return Loss(total, state.loss.rows + sum(loss.rows for loss in losses))
+    return Loss(total, state.loss.rows + loss.rows)
 
 
 def _end_epoch(learner: Learner, plan: Plan, state: State, scores: dict[str, float]) -> None:

@@ -1,0 +1,62 @@
+"""The gradient of a whole batch in one buffer, so that a crew can add up theirs in one go."""
+
+import numpy as np
+
+from manyhands.kernel import Ints
+from manyhands.lines import Floats
+from manyhands.models import pooling
+from manyhands.models.backprop import Part
+from manyhands.models.learner import Arrays
+from manyhands.models.network import Network
+
+
+class Gradient:
+    """Where the arrays should move, and the loss; of the words' vectors, only those of ``words``.
+
+    All workers know the words of the whole batch, so the buffer means the same to each of them.
+    Its last two numbers are the loss and the weight of the rows.
+    """
+
+    def __init__(self, network: Network, words: Ints) -> None:
+        self.words = words
+        embedded = len(words) if len(network.embedding) else 0  # rows of numbers are not learnt
+        sizes = {"embedding": (embedded, network.shape.widths[0]), **network.shape.arrays()}
+        self.buffer = np.zeros(sum(int(np.prod(size)) for size in sizes.values()) + 2, np.float32)
+        self.arrays: Arrays = {}
+        start = 0
+        for name, size in sizes.items():
+            end = start + int(np.prod(size))
+            self.arrays[name] = self.buffer[start:end].reshape(size)
+            start = end
+
+    @property
+    def cost(self) -> float:
+        return float(self.buffer[-2])
+
+    @property
+    def weight(self) -> float:
+        return float(self.buffer[-1])
+
+    def add(self, part: Part) -> None:
+        for name, array in part.rest.items():
+            self.arrays[name] += array
+        if len(self.arrays["embedding"]):
+            places = np.searchsorted(self.words, part.words)
+            pooling.scatter(places, part.vectors, self.arrays["embedding"])
+        self.buffer[-2:] += (part.cost, part.weight)
+
+    def scale(self, factor: float, most_norm: float) -> None:
+        """Divide once, and cut to ``most_norm`` where it is longer."""
+        numbers = self.buffer[:-2]
+        norm = factor * float(np.sqrt(np.dot(numbers, numbers)))
+        numbers *= np.float32(factor * min(1.0, most_norm / max(norm, 1e-12)))
+
+    def moves(self) -> dict[str, tuple[Ints, Floats]]:
+        """The rows of each array that move, and how."""
+        out = {}
+        for name, array in self.arrays.items():
+            rows = array.reshape(-1, array.shape[-1])
+            out[name] = (self.words if name == "embedding" else np.arange(len(rows)), rows)
+        if not len(self.arrays["embedding"]):
+            del out["embedding"]
+        return out

@@ -1,0 +1,91 @@
+"""What a recurrent model reads: words, each with a vector that is learnt, or rows of numbers as they are."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from manyhands.errors import InputError
+from manyhands.kernel import frozen
+from manyhands.lines import Floats
+from manyhands.models.learner import Arrays
+from manyhands.models.network import Network
+from manyhands.models.sequences import Lexicon, Sequences
+from manyhands.text.corpus import Corpus
+
+
+class Inputs(Protocol):
+    @property
+    def words(self) -> int:
+        """How many words have a vector."""
+        ...
+
+    def sequences(self, corpus: Corpus, length: int) -> Sequences: ...
+
+    def vectors(self, corpus: Corpus, network: Network) -> Floats:
+        """A vector for everything that ``sequences`` numbers."""
+        ...
+
+    def arrays(self) -> Arrays: ...
+
+
+@dataclass(frozen=True)
+class Words:
+    lexicon: Lexicon
+
+    @property
+    def words(self) -> int:
+        return len(self.lexicon)
+
+    def sequences(self, corpus: Corpus, length: int) -> Sequences:
+        if corpus.values is not None:
+            raise InputError("the model reads words, and these rows are numbers")
+        return Sequences(corpus, self.lexicon, length)
+
+    def vectors(self, corpus: Corpus, network: Network) -> Floats:
+        return network.embedding
+
+    def arrays(self) -> Arrays:
+        return {"words": self.lexicon.hashes}
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Every column less its mean, by how much it varies."""
+
+    mean: Floats
+    spread: Floats
+
+    @classmethod
+    def of(cls, values: Floats) -> "Numbers":
+        spread = values.std(axis=0)
+        return cls(values.mean(axis=0), np.where(spread > 0, spread, 1).astype(np.float32))
+
+    @property
+    def words(self) -> int:
+        return 0
+
+    def sequences(self, corpus: Corpus, length: int) -> Sequences:
+        if corpus.values is None or corpus.values.shape[1] != len(self.mean):
+            raise InputError(f"the model reads rows of {len(self.mean)} numbers, and these are others")
+        return Sequences(corpus, None, length)
+
+    def vectors(self, corpus: Corpus, network: Network) -> Floats:
+        return np.asarray((np.asarray(corpus.values) - self.mean) / self.spread, np.float32)
+
+    def arrays(self) -> Arrays:
+        return {"mean": self.mean, "spread": self.spread}
+
+
+def open_inputs(arrays: Arrays, width: int) -> Inputs:
+    """The opposite of ``arrays``; they may come from anywhere, so all is checked."""
+    if "words" in arrays:
+        words = arrays["words"]
+        if words.dtype != np.uint64 or words.ndim != 1:
+            raise InputError("the words of the model are of another kind than they should be")
+        return Words(Lexicon(frozen(words)))
+    mean, spread = arrays["mean"], arrays["spread"]
+    right = mean.shape == spread.shape == (width,) and mean.dtype == spread.dtype == np.float32
+    if not right or not (spread > 0).all():
+        raise InputError("the model does not say as it should how its numbers vary")
+    return Numbers(frozen(mean), frozen(spread))
