@@ -24,6 +24,12 @@ MODELS = {
 }
 
 
+SPREADS = {
+    "single": "manyhands.spread.single:run",
+    "allreduce": "manyhands.spread.allreduce:run",
+}
+
+
 def load(catalog: dict[str, str], kind: str, name: str) -> Any:
     """The object that ``name`` stands for; a wrong name lists the right ones.
 

@@ -31,6 +31,18 @@ class ResumableError(ManyhandsError):
     exit_code = 5
 
 
+class UnderTrainedError(ManyhandsError):
+    """Training that ended short of what was asked."""
+
+    exit_code = 6
+
+
+class WrittenElsewhereError(ManyhandsError):
+    """No mistake: the run is done, and the first worker of its crew has written what came of it."""
+
+    exit_code = 0
+
+
 def missing_extra(what: str, extra: str) -> MissingPartError:
     """The error for a library that an extra brings.
 

@@ -112,6 +112,18 @@ class NgramSettings(ModelSettings):
         return int(least), int(most)
 
 
+class SpreadSettings(Settings):
+    """Who shares the work; it decides how fast, and what comes out only in the last digits."""
+
+    spread: str = "single"
+    workers: Annotated[int, Field(ge=1, le=512)] | None = None
+    balance: str = "steps:50"
+    nodes: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,3}(:[1-9][0-9]{0,3})?$")] = "1"
+    rendezvous: Annotated[str, Field(pattern=r"^[^\s:/]+:[0-9]{1,5}$")] | None = None
+    restarts: Annotated[int, Field(ge=0, le=10_000)] = 10
+    stall_seconds: Annotated[float, Field(ge=1, le=86_400)] = 120.0
+
+
 class FrameSettings(Settings):
     """How training goes, whatever the model."""
 

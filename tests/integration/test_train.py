@@ -13,6 +13,7 @@ import pytest
 from tests.tasks import write_labelled
 
 from manyhands.models.bundle import TENSORS
+from manyhands.train.checkpoint import checkpoints
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +107,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(tmp_path, prepared):
 
 def test_ctrl_c_can_be_resumed(tmp_path, prepared):
     run = start(tmp_path, prepared)
-    checkpoint = tmp_path / ".run.checkpoint" / "checkpoint.safetensors"
-    while not checkpoint.exists():
+    while not checkpoints(tmp_path / ".run.checkpoint"):
         assert run.poll() is None
         time.sleep(0.01)
     run.send_signal(signal.SIGINT)

@@ -12,10 +12,11 @@ from manyhands.settings import FrameSettings
 from manyhands.spread import single
 from manyhands.spread.job import job_for, with_class_weights
 from manyhands.storage.tensors import read_tensors, write_tensors
-from manyhands.train.checkpoint import FILE, Keeper
+from manyhands.train.checkpoint import Keeper, checkpoints
 from manyhands.train.exchange import Alone
-from manyhands.train.fit import Plan, State, fit
+from manyhands.train.fit import fit
 from manyhands.train.schedule import Schedule
+from manyhands.train.state import Plan, State
 from tests.tasks import RESOURCES, lesson
 
 
@@ -92,7 +93,9 @@ def test_it_stops_when_validation_no_longer_improves_and_keeps_the_best():
 
 
 def test_a_loss_that_is_no_number_stops_it():
-    with pytest.raises(InputError, match="the loss became nan in epoch 1 after 0 rows; lower --rate"):
+    with pytest.raises(
+        InputError, match="the loss became nan in epoch 1, step 1, after 0 rows; lower --rate"
+    ):
         run(Recorder(float("nan")))
 
 
@@ -146,13 +149,27 @@ def test_a_checkpoint_of_another_job_is_refused(tmp_path):
 def test_a_damaged_checkpoint_is_told(tmp_path):
     learner = Recorder()
     keeper(tmp_path, learner).save(State(epoch=1))
-    arrays, facts = read_tensors(tmp_path / FILE)
-    write_tensors(tmp_path / FILE, {"other": arrays["array"].copy()}, facts)
+    arrays, facts = read_tensors(checkpoints(tmp_path)[0])
+    write_tensors(checkpoints(tmp_path)[0], {"other": arrays["array"].copy()}, facts)
     with pytest.raises(InputError, match="is damaged"):
         keeper(tmp_path, learner).restore()
-    (tmp_path / FILE).write_bytes(b"\x10" * 40)
+    (checkpoints(tmp_path)[0]).write_bytes(b"\x10" * 40)
     with pytest.raises(InputError, match="is damaged"):
         keeper(tmp_path, learner).restore()
+
+
+def test_of_the_last_two_checkpoints_the_newest_that_is_whole_is_taken(tmp_path):
+    learner = Recorder()
+    for epoch in (1, 2, 3):
+        learner.array[:] = epoch
+        keeper(tmp_path, learner).save(State(epoch=epoch))
+    newest, _ = checkpoints(tmp_path)
+    data = bytearray(newest.read_bytes())
+    data[-3] ^= 1  # a bit of the array itself
+    newest.write_bytes(data)
+    learner.array[:] = 0
+    assert keeper(tmp_path, learner).restore().epoch == 2
+    assert learner.array[0] == 2
 
 
 def test_without_a_checkpoint_a_run_begins(tmp_path):
@@ -161,7 +178,7 @@ def test_without_a_checkpoint_a_run_begins(tmp_path):
 
 def test_facts_of_a_checkpoint_are_readable(tmp_path):
     keeper(tmp_path, Recorder()).save(State(epoch=2, seen=77, history=[{"epoch": 1, "loss": 0.5}]))
-    _, facts = read_tensors(tmp_path / FILE)
+    _, facts = read_tensors(checkpoints(tmp_path)[0])
     assert json.loads(facts["state"])["seen"] == 77
 
 

@@ -21,8 +21,9 @@ class _State:
 
 
 def install() -> None:
-    """From now on, Ctrl-C is handled here."""
+    """From now on, Ctrl-C is handled here, and so is the request to end that systems send."""
     signal.signal(signal.SIGINT, _handle)
+    signal.signal(signal.SIGTERM, _handle)
 
 
 def ignore() -> None:

@@ -19,7 +19,7 @@ from manyhands.cli.options import (
     given,
 )
 from manyhands.cli.progress import watch
-from manyhands.errors import ResumableError
+from manyhands.errors import ResumableError, WrittenElsewhereError
 
 Data = Annotated[
     list[str],
@@ -112,6 +112,28 @@ def train(
     continue_from: Annotated[
         str | None, typer.Option(help="A bundle whose weights to begin with; new words and labels are added.")
     ] = None,
+    spread: Annotated[
+        str | None, typer.Option(help="single: threads of this process; allreduce: a crew of processes.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes of a crew on this machine, the cores shared out: 2.")
+    ] = None,
+    balance: Annotated[
+        str | None,
+        typer.Option(help="When a crew measures its shares anew: every:N (epochs), steps:N, once, off."),
+    ] = None,
+    nodes: Annotated[
+        str | None, typer.Option(help="Machines of a crew, or from:to, as 1:2; each runs this command.")
+    ] = None,
+    rendezvous: Annotated[
+        str | None, typer.Option(help="Where machines meet: address:port of one of them.")
+    ] = None,
+    restarts: Annotated[
+        int | None, typer.Option(help="How often a crew that lost a worker begins again: 10.")
+    ] = None,
+    stall_seconds: Annotated[
+        float | None, typer.Option(help="A worker that does not answer for so long is given up: 120.")
+    ] = None,
     track: Annotated[str | None, typer.Option(help="tensorboard: write event files as well.")] = None,
     format: Format = "auto",  # noqa: A002
     text_field: TextField = None,
@@ -123,6 +145,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a classifier; validate after each epoch, keep the best, and write it with its record."""
+    from manyhands.spread.group import inside as inside_crew
     from manyhands.spread.training import train as run
 
     settings = given(
@@ -156,6 +179,13 @@ def train(
         seed=seed,
         deterministic=deterministic,
         checkpoint_seconds=checkpoint_seconds,
+        spread=spread,
+        workers=workers,
+        balance=balance,
+        nodes=nodes,
+        rendezvous=rendezvous,
+        restarts=restarts,
+        stall_seconds=stall_seconds,
     )
     try:
         with watch() as progress:
@@ -174,11 +204,15 @@ def train(
                 **settings,
             )
     except interrupt.Interrupt:
-        from manyhands.train.checkpoint import FILE, checkpoint_folder
+        from manyhands.train.checkpoint import checkpoint_folder, checkpoints
 
-        if not (checkpoint_folder(out) / FILE).is_file():
+        if not checkpoints(checkpoint_folder(out)):
             raise
         raise ResumableError("interrupted; go on with the same command and --resume") from None
+    except WrittenElsewhereError as done:
+        if not inside_crew():
+            typer.echo(str(done))
+        return
     if as_json:
         typer.echo(json.dumps(trained.record))
     else:

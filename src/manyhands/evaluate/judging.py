@@ -14,7 +14,7 @@ from manyhands.errors import InputError
 from manyhands.evaluate.classification import Report, evaluate_several, evaluate_single
 from manyhands.machine import resources_for
 from manyhands.models.bundle import Bundle
-from manyhands.models.learner import Model
+from manyhands.models.learner import Model, Scores
 from manyhands.models.saving import load_bundle
 from manyhands.records import Progress, Resources, Silent
 from manyhands.settings import PrepareSettings
@@ -25,11 +25,18 @@ StrPath = str | os.PathLike[str]
 
 
 def judge(
-    model: Model, lesson: Lesson, *, threshold: float = 0.5, top: tuple[int, ...] = (), threads: int = 1
+    model: Model,
+    lesson: Lesson,
+    *,
+    scores: Scores | None = None,
+    threshold: float = 0.5,
+    top: tuple[int, ...] = (),
+    threads: int = 1,
 ) -> Report:
-    """How good the model is on these rows."""
+    """How good the model is on these rows, by the ``scores`` that it gave them."""
     known = lesson.with_names(model.labels)
-    scores = model.scores(known.corpus, threads)
+    if scores is None:
+        scores = model.scores(known.corpus, threads)
     labels = known.labels
     if labels.several or model.several:
         return evaluate_several(

@@ -1,7 +1,7 @@
 """A training job: frozen, so that any worker can be given it and come to the same start."""
 
 import hashlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ from manyhands.errors import InputError, UsageError
 from manyhands.models.bundle import IMPORTED, VERSION, Bundle, BundleConfig
 from manyhands.models.learner import Model
 from manyhands.records import Resources, Traffic
-from manyhands.settings import FrameSettings, ModelSettings
+from manyhands.settings import FrameSettings, ModelSettings, SpreadSettings
 from manyhands.text.lesson import Lesson
-from manyhands.train.fit import State
+from manyhands.train.state import State
 
 SHAPE = ("ngrams", "chars", "buckets", "dim", "loss", "cell", "hidden", "layers", "ways", "pool", "length")
 
@@ -28,6 +28,7 @@ class Job:
     settings: ModelSettings
     frame: FrameSettings
     resources: Resources
+    spread: SpreadSettings = field(default_factory=SpreadSettings)
     previous: Model | None = None
     checkpoint: Path | None = None
     resume: bool = False
@@ -74,11 +75,13 @@ def job_for(
     if previous is not None:
         settings = _inherited(model, settings, previous.config)
     frame = {name: value for name, value in settings.items() if name in FrameSettings.model_fields}
-    own = {name: value for name, value in settings.items() if name not in frame}
+    spread = {name: value for name, value in settings.items() if name in SpreadSettings.model_fields}
+    own = {name: value for name, value in settings.items() if name not in {**frame, **spread}}
     return Job(
         model=model,
         settings=load(MODELS, "model", model).Settings.checked(**own),
         frame=FrameSettings.checked(**frame),
+        spread=SpreadSettings.checked(**spread),
         resources=resources,
         previous=previous.model if previous else None,
         checkpoint=checkpoint,

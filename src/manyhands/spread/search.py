@@ -15,6 +15,7 @@ from manyhands.models.quantize import quantized
 from manyhands.records import Progress, Resources
 from manyhands.spread import single
 from manyhands.spread.job import Job, Outcome, check_weights, job_for
+from manyhands.spread.running import JUDGED_BY
 from manyhands.spread.studies import Range, Study, Trial
 from manyhands.text.lesson import Lesson
 
@@ -53,7 +54,7 @@ class Search:
         self._train, self._valid = (lesson_of(self.dataset, split) for split in ("train", "valid"))
         self._train.check_trainable()
         check_weights(self._train)
-        self.measure = single.JUDGED_BY[self._train.labels.several]
+        self.measure = JUDGED_BY[self._train.labels.several]
 
     @property
     def valid_rows(self) -> int:

@@ -1,5 +1,6 @@
 """``train``: from rows to a bundle, with a record of how it went."""
 
+import json
 import os
 import shutil
 import time
@@ -8,19 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fsspec.core import url_to_fs
+
+from manyhands.catalog import SPREADS, load
 from manyhands.data.dataset import open_dataset
 from manyhands.data.lessons import lesson_of, read_lesson
-from manyhands.errors import InputError, UsageError
+from manyhands.errors import InputError, UsageError, WrittenElsewhereError
 from manyhands.evaluate.judging import is_dataset, judge
 from manyhands.machine import examine, resources_for
-from manyhands.models.bundle import BUNDLE, VERSION, Bundle, BundleConfig, save_bundle
+from manyhands.models.bundle import BUNDLE, RECORD, VERSION, Bundle, BundleConfig, save_bundle
 from manyhands.models.card import model_card
 from manyhands.models.saving import load_bundle
 from manyhands.records import SPLITS, Progress, Resources, Silent
-from manyhands.settings import LabelScheme, PrepareSettings, TextSettings
-from manyhands.spread import single
+from manyhands.settings import LabelScheme, PrepareSettings, SpreadSettings, TextSettings
+from manyhands.spread import group, single
+from manyhands.spread.crew import run_crew
 from manyhands.spread.job import Job, Outcome, job_for
 from manyhands.storage.destination import destination
+from manyhands.storage.files import reading as errors_of
 from manyhands.text.corpus import word_counts
 from manyhands.text.lesson import Lesson
 from manyhands.text.vocabulary import Vocabulary, counted, together
@@ -72,6 +78,23 @@ def train(
     """
     began = time.monotonic()
     watcher = progress or Silent()
+    names = [os.fspath(name) for name in ([data] if isinstance(data, str | os.PathLike) else data)]
+    spread = SpreadSettings.checked(**{k: v for k, v in settings.items() if k in SpreadSettings.model_fields})
+    if load(SPREADS, "spread", spread.spread) is not single.run and not group.inside():
+        call = {
+            "data": names,
+            "out": os.fspath(out),
+            "model": model,
+            "resume": resume,
+            "continue_from": None if continue_from is None else os.fspath(continue_from),
+            "track": track,
+            "overwrite": overwrite,
+            "memory": memory,
+            "reading": reading,
+            "settings": settings,
+        }
+        run_crew(call, spread, threads, watcher)
+        return _finished(out)
     resources = resources_for(memory, threads)
     previous = load_bundle(continue_from) if continue_from is not None else None
     folder = checkpoint_folder(os.fspath(out))
@@ -83,11 +106,15 @@ def train(
         checkpoint=folder,
         resume=resume,
     )
-    names = [os.fspath(name) for name in ([data] if isinstance(data, str | os.PathLike) else data)]
+    run = load(SPREADS, "spread", spread.spread)
+    if group.rank():  # of a crew, the first worker writes what all have made
+        material = _material(names, reading or {}, previous, resources, watcher)
+        run(job, material.train, material.valid, watcher)
+        raise WrittenElsewhereError("trained; worker 0 writes the bundle")
     with destination(os.fspath(out), overwrite, BUNDLE) as place, alone_in(folder):
         material = _material(names, reading or {}, previous, resources, watcher)
         with Tracker(track, folder, place) as tracker:
-            outcome = single.run(job, material.train, material.valid, watcher, tracker)
+            outcome = run(job, material.train, material.valid, watcher, tracker)
         record = record_of(job, material, outcome, time.monotonic() - began)
         here = None if "://" in os.fspath(out) else Path(out)
         bundle = Bundle(config_of(job, material, outcome), outcome.model, here)
@@ -95,6 +122,17 @@ def train(
         save_bundle(place, bundle, vocabulary, model_card(bundle.config, record), record)
     shutil.rmtree(folder, ignore_errors=True)  # not before the bundle stands in its place
     return Trained(bundle, record)
+
+
+def _finished(out: StrPath) -> Trained:
+    """What a crew has written."""
+    path = os.fspath(out)
+    with errors_of(path):
+        filesystem, place = url_to_fs(path)
+        if not filesystem.isfile(f"{place}/{RECORD}"):
+            raise WrittenElsewhereError(f"trained; worker 0, on another machine, has written {path} there")
+        record = json.loads(filesystem.cat_file(f"{place}/{RECORD}"))
+    return Trained(load_bundle(path), record)
 
 
 def _material(
@@ -173,7 +211,7 @@ def record_of(job: Job, material: Material, outcome: Outcome, seconds: float) ->
     return {
         "model": job.model,
         **outcome.facts,
-        "settings": {**job.settings.model_dump(), **job.frame.model_dump()},
+        "settings": {**job.settings.model_dump(), **job.frame.model_dump(), **job.spread.model_dump()},
         "data": {
             "fingerprint": material.train.fingerprint,
             "rows": len(material.train),
@@ -186,6 +224,7 @@ def record_of(job: Job, material: Material, outcome: Outcome, seconds: float) ->
         "rows_per_second": round(state.seen / learning, 1),
         "tokens_per_second": round(tokens / learning, 1),
         "scores": scores,
+        "laps": state.laps,
         "machine": {name: machine[name] for name in ("system", "cores", "memory_bytes")},
         "versions": {"manyhands": machine["manyhands"], "python": machine["python"]}
         | {

@@ -5,7 +5,7 @@ mean the same by them, and a word that was never seen needs no entry anywhere.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -36,6 +36,10 @@ class Corpus:
 
     def __len__(self) -> int:
         return self.rows
+
+    def part(self, first: int, last: int) -> "Corpus":
+        """The rows from ``first`` up to ``last``."""
+        return replace(self, take=lambda rows: self.take(rows + first), rows=last - first)
 
     def texts(self, rows: Ints) -> Ragged:
         """Some rows as text again, a blank between words."""

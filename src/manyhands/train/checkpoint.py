@@ -1,13 +1,14 @@
-"""Checkpoints: where a run stands, in one file that is there whole or not at all."""
+"""Checkpoints: where a run stands, in files that are there whole or not at all; the last few are kept."""
 
 import fcntl
 import hashlib
 import json
 import os
+import re
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from manyhands.errors import InputError, UsageError
-from manyhands.models.learner import Learner, Loss
+from manyhands.models.learner import Arrays, Learner
 from manyhands.storage.files import cache_folder, flush, reading
 from manyhands.storage.tensors import read_tensors, write_tensors
-from manyhands.train.fit import State
+from manyhands.train.state import State
 
-FILE = "checkpoint.safetensors"
+FILE = re.compile(r"checkpoint-(\d{12})\.safetensors")
+KEPT = 2
 BEST = "best."
 
 
@@ -33,6 +35,13 @@ def checkpoint_folder(out: str) -> Path:
         final = Path(path).resolve()
         return final.parent / f".{final.name}.checkpoint"
     return cache_folder("checkpoints") / hashlib.sha256(out.encode()).hexdigest()[:32]
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Those of a folder, the newest first."""
+    if not folder.is_dir():
+        return []
+    return sorted((path for path in folder.iterdir() if FILE.fullmatch(path.name)), reverse=True)
 
 
 @contextmanager
@@ -57,7 +66,7 @@ def _take(lock: int) -> None:
 
 
 class Keeper:
-    """Keeps a checkpoint of one run, every so many seconds.
+    """Keeps checkpoints of one run, every so many seconds.
 
     ``job`` is all that decides what comes out: a run can only be taken up by the same job.
     """
@@ -75,37 +84,64 @@ class Keeper:
 
     def save(self, state: State) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        left_out = ("best", "whole")
-        facts = {f.name: getattr(state, f.name) for f in fields(state) if f.name not in left_out}
         arrays = {**self._learner.weights(), **{BEST + name: array for name, array in state.best.items()}}
-        new = self.folder / f"{FILE}.new"
-        write_tensors(new, arrays, {"state": json.dumps(facts), "job": json.dumps(self._job, sort_keys=True)})
-        new.replace(self.folder / FILE)
+        facts = {
+            "state": json.dumps(state.facts()),
+            "job": json.dumps(self._job, sort_keys=True),
+            "sum": str(_sum(arrays)),
+        }
+        old = checkpoints(self.folder)
+        number = int(FILE.fullmatch(old[0].name)[1]) + 1 if old else 0  # type: ignore[index]
+        new = self.folder / "checkpoint.new"
+        write_tensors(new, arrays, facts)
+        new.replace(self.folder / f"checkpoint-{number:012d}.safetensors")
         flush(self.folder)
+        for path in old[KEPT - 1 :]:
+            path.unlink(missing_ok=True)
         self._kept_at = time.monotonic()
 
     def restore(self) -> State:
-        """Take up the run where its checkpoint left it; a new one where there is none."""
-        path = self.folder / FILE
-        if not path.is_file():
-            return State()
+        """Take up the run at its newest checkpoint that is whole; a new one where there is none."""
+        damaged: InputError | None = None
+        for path in checkpoints(self.folder):
+            try:
+                return self._restored(path)
+            except InputError as error:
+                damaged = damaged or error
+        if damaged:
+            raise damaged
+        return State()
+
+    def _restored(self, path: Path) -> State:
         arrays, facts = read_tensors(path)
         try:
             _refuse_another_job(json.loads(facts["job"]), self._job)
-            known = json.loads(facts["state"])
-            state = State(**{**known, "loss": Loss(*known["loss"]), "best": {}})
-            for name, array in self._learner.weights().items():
-                if arrays[name].shape != array.shape:
-                    raise ValueError(f"{name} has another shape")
-                array[...] = arrays[name]
-            state.best = {
+            if str(_sum(arrays)) != facts["sum"]:
+                raise ValueError("its numbers are not those that were written")
+            best = {
                 name.removeprefix(BEST): np.array(array)
                 for name, array in arrays.items()
                 if name.startswith(BEST)
             }
+            state = State()
+            state.take(json.loads(facts["state"]), best)
+            for name, array in self._learner.weights().items():
+                if arrays[name].shape != array.shape:
+                    raise ValueError(f"{name} has another shape")
+            for name, array in self._learner.weights().items():
+                array[...] = arrays[name]
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path} is damaged ({error}); remove it and train again") from None
         return state
+
+
+def _sum(arrays: Arrays) -> int:
+    """A checksum of all arrays."""
+    total = 0
+    for name in sorted(arrays):
+        total = zlib.crc32(name.encode(), total)
+        total = zlib.crc32(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data, total)
+    return total
 
 
 def _refuse_another_job(then: dict[str, Any], now: dict[str, Any]) -> None:

@@ -9,7 +9,9 @@ import numpy.typing as npt
 from manyhands.kernel import Ints
 from manyhands.models.learner import Feed, Learner, Loss, Piece
 from manyhands.records import Clock, Traffic
+from manyhands.train.state import State
 
+Floats = npt.NDArray[np.float32]
 Learn = Callable[[], list[Loss]]
 
 
@@ -17,16 +19,22 @@ class Exchange(Protocol):
     """What the loop asks of a way of spreading the work. A learner knows it as its crew."""
 
     clock: Clock
+    workers: int
+    stopping: bool  # someone asked the crew to stop: it does so after the round, and all together
 
-    def start(self, learner: Learner) -> None:
-        """Everyone begins from the same weights."""
+    def meet(self, identity: dict[str, Any], rows: int) -> None:
+        """Wait for all, and make sure that all mean the same run."""
+        ...
+
+    def start(self, learner: Learner, state: State) -> None:
+        """Everyone begins from the same weights, and from the same place in the training."""
         ...
 
     def pieces(self, learner: Learner, feed: Feed, blocks: Ints) -> list[Piece]:
         """What this worker does of a round."""
         ...
 
-    def sum(self, numbers: npt.NDArray[np.float32]) -> None:
+    def sum(self, numbers: Floats) -> None:
         """The sum over the crew, in place: for learners that share batches, in every step."""
         ...
 
@@ -34,35 +42,46 @@ class Exchange(Protocol):
         """Have ``rows``, this worker's part of a round, learnt, and share it; gives the crew's loss."""
         ...
 
-    def together(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """What every worker gives here, one row each."""
+    def made_together(self, rows: int, make: Callable[[int, int], Floats]) -> Floats:
+        """So many rows of numbers, of which each worker makes some: ``make`` is told from where to where."""
         ...
 
-    def finish(self, learner: Learner) -> Traffic: ...
+    def lap(self) -> dict[str, Any]:
+        """Where the time went since the last lap, worker by worker, and who had what share."""
+        ...
+
+    def finish(self) -> Traffic: ...
 
 
 class Alone:
     """One process; its threads share memory."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock, self.workers, self.stopping = Clock(), 1, False
 
-    def start(self, learner: Learner) -> None:
+    def meet(self, identity: dict[str, Any], rows: int) -> None:
+        pass
+
+    def start(self, learner: Learner, state: State) -> None:
         pass
 
     def pieces(self, learner: Learner, feed: Feed, blocks: Ints) -> list[Piece]:
         return [Piece(block, 0, feed.rows(block)) for block in blocks.tolist()]
 
-    def sum(self, numbers: npt.NDArray[np.float32]) -> None:
+    def sum(self, numbers: Floats) -> None:
         pass
 
     def round(self, learner: Learner, rows: list[Any], learn: Learn) -> Loss:
         return added(learn())
 
-    def together(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        return numbers[None]
+    def made_together(self, rows: int, make: Callable[[int, int], Floats]) -> Floats:
+        return make(0, rows)
 
-    def finish(self, learner: Learner) -> Traffic:
+    def lap(self) -> dict[str, Any]:
+        seconds, self.clock.seconds = self.clock.seconds, {}
+        return {"seconds": {name: [round(spent, 6)] for name, spent in seconds.items()}, "shares": []}
+
+    def finish(self) -> Traffic:
         return Traffic()
 
 

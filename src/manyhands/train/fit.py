@@ -4,7 +4,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -12,47 +11,13 @@ import numpy as np
 
 from manyhands.errors import InputError
 from manyhands.kernel import Ints, kernel
-from manyhands.models.learner import Arrays, Feed, Learner, Loss, Piece
+from manyhands.models.learner import Feed, Learner, Loss, Piece
 from manyhands.records import Progress, Traffic
 from manyhands.text.hashing import mix
 from manyhands.train.exchange import Exchange
-from manyhands.train.schedule import Schedule
+from manyhands.train.state import NOTHING, Plan, State, Validate
 
 BLOCKS_A_ROUND = 32
-NOTHING = Loss(0.0, 0.0)
-
-Validate = Callable[[], dict[str, float]]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How long and how fast to learn."""
-
-    epochs: int
-    schedule: Schedule
-    seed: int
-    threads: int
-    patience: int
-    judged_by: str = "accuracy"
-
-
-@dataclass
-class State:
-    """How far training has come: with the learner's weights, all that is needed to go on."""
-
-    epoch: int = 0
-    round: int = 0
-    seen: int = 0
-    seconds: float = 0.0
-    loss: Loss = NOTHING
-    history: list[dict[str, Any]] = field(default_factory=list)
-    best_epoch: int = 0
-    best: Arrays = field(default_factory=dict)
-    whole: bool = True  # False inside a round, when the weights are ahead of what is said here
-
-    def done(self, plan: Plan) -> bool:
-        patient = not self.best_epoch or self.epoch - self.best_epoch < plan.patience
-        return self.epoch >= plan.epochs or not patient
 
 
 def fit(
@@ -67,7 +32,7 @@ def fit(
     progress: Progress,
 ) -> Traffic:
     """Train until the epochs are over or validation no longer improves; ``state`` tells how it went."""
-    exchange.start(learner)
+    exchange.start(learner, state)
     with ThreadPoolExecutor(plan.threads) as hands:
         while not state.done(plan):
             progress.stage(f"epoch {state.epoch + 1} of {plan.epochs}", _rows(feed), "rows")
@@ -77,15 +42,15 @@ def fit(
                 work = zip(rows, _rates(blocks, pieces, feed, plan, state), strict=True)
                 learn = partial(_learn, learner, list(work), exchange, hands)
                 state.loss = _added(state, exchange.round(learner, rows, learn))
-                state.seen += sum(feed.rows(block) for block in blocks)
+                state.seen += sum(feed.rows(block) for block in blocks.tolist())
                 state.round += 1
                 state.whole = True
                 state.seconds += time.monotonic() - began
                 keep(state)
                 progress.advance(state.seen - state.epoch * _rows(feed), f"loss {state.loss.mean:.4f}")
-            _end_epoch(learner, plan, state, validate() if validate else {})
+            _end_epoch(learner, plan, state, validate() if validate else {}, exchange.lap())
             keep(state)
-    return exchange.finish(learner)
+    return exchange.finish()
 
 
 def _rounds(learner: Learner, feed: Feed, seed: int, epoch: int) -> list[Ints]:
@@ -155,13 +120,17 @@ def _added(state: State, loss: Loss) -> Loss:
     total = state.loss.total + loss.total
     if not np.isfinite(total):
         raise InputError(
-            f"the loss became {total} in epoch {state.epoch + 1} after {state.seen:,} rows; lower --rate"
+            f"the loss became {total} in epoch {state.epoch + 1}, step {state.round + 1}, "
+            f"after {state.seen:,} rows; lower --rate"
         )
     return Loss(total, state.loss.rows + loss.rows)
 
 
-def _end_epoch(learner: Learner, plan: Plan, state: State, scores: dict[str, float]) -> None:
+def _end_epoch(
+    learner: Learner, plan: Plan, state: State, scores: dict[str, float], lap: dict[str, Any]
+) -> None:
     """Write down how the epoch went, and keep its weights if none was better."""
+    state.laps.append({"rounds": state.round, "seen": state.seen, **lap})
     state.epoch += 1
     state.round = 0
     state.history.append({"epoch": state.epoch, "loss": state.loss.mean, **scores})

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from manyhands.errors import UsageError, missing_extra
-from manyhands.train.fit import State
+from manyhands.train.state import State
 
 TRACKERS = ("tensorboard",)
 

@@ -1,0 +1,129 @@
+"""What the balancer makes of workers of unequal speed: their speed together beside the sum of each alone.
+
+A slow worker is one that stalls for a fixed time on every row. Each runs alone first, then all
+together, with the balancer and without it. What counts is the speed after three rebalances.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyhands.models import lstm
+from manyhands.records import Resources, Silent
+from manyhands.spread.allreduce import AllReduce
+from manyhands.spread.balance import Policy
+from manyhands.spread.group import Group
+from manyhands.spread.job import job_for
+from manyhands.spread.running import learn
+from manyhands.text.corpus import corpus_of
+from manyhands.text.lesson import Labels, Lesson
+from manyhands.text.ragged import from_strings
+from manyhands.train.state import State
+from measure import save
+
+ROWS, LENGTH, WORDS, BATCH = 20_480, 100, 10_003, 512
+STEPS_BETWEEN, REBALANCES, EPOCHS, ROUNDS = 10, 3, 3, 2
+SETTINGS = {"hidden": "32", "layers": 2, "length": LENGTH, "batch": BATCH, "words": WORDS, "epochs": EPOCHS}
+CASES = {"1 : 0.5": [1.0, 0.5], "1 : 0.5 : 0.25": [1.0, 0.5, 0.25]}
+
+
+def lesson() -> Lesson:
+    """Full-length rows; a few words tell the label."""
+    draw = np.random.default_rng(0)
+    chances = 1 / np.arange(1, WORDS + 1)
+    words = draw.choice(WORDS, (ROWS, LENGTH), p=chances / chances.sum())
+    labels = draw.integers(0, 2, ROWS).astype(np.int32)
+    words[:, 5] = 100 + labels
+    texts = [" ".join(f"w{word}" for word in row) for row in words]
+    return Lesson(
+        corpus_of(from_strings(texts)), Labels.single(labels, ["no", "yes"]), np.ones(ROWS, np.float32)
+    )
+
+
+def worker(stalls: list[float], balance: str, out: Path) -> None:
+    """One of the crew: ``stalls`` has the seconds that each of them loses on every row."""
+    stall, gradients = stalls[int(os.environ["RANK"])], lstm.gradients
+
+    def slowed(work: Any, batch: Any) -> Any:
+        part = gradients(work, batch)
+        time.sleep(stall * len(batch.rows))
+        return part
+
+    lstm.gradients = slowed  # type: ignore[assignment]
+    times: list[tuple[float, int]] = []
+
+    def watch(state: State) -> None:
+        times.append((time.perf_counter(), state.seen))
+
+    with Group(60) as group:
+        exchange = AllReduce(group, Policy.parse(balance))
+        job = job_for("lstm", SETTINGS, Resources(1, 4 << 30))
+        outcome = learn(job, lesson(), None, exchange, Silent(), watch, keeps=False)
+    if group.rank == 0:
+        (began, seen), (ended, total) = times[STEPS_BETWEEN * REBALANCES + 1], times[-1]
+        shares = [entry["shares"] for lap in outcome.state.laps for entry in lap["shares"]]
+        facts = {
+            "rows_per_second": (total - seen) / (ended - began),
+            "loss": outcome.state.history[-1]["loss"],
+            "shares": shares[:: max(len(shares) // 6, 1)],
+            "seconds": outcome.state.laps[-1]["seconds"],
+        }
+        out.write_text(json.dumps(facts))
+
+
+def crew(stalls: list[float], balance: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "facts.json"
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(len(stalls))]
+        command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", __file__]
+        command += ["--worker", json.dumps(stalls), "--balance", balance, "--out", str(out)]
+        subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True)
+        return dict(json.loads(out.read_text()))
+
+
+def contest(speeds: list[float]) -> dict[str, Any]:
+    alone = crew([0.0], "off")["rows_per_second"]
+    stalls = [(1 / speed - 1) / alone for speed in speeds]
+    singles = [crew([stall], "off")["rows_per_second"] for stall in stalls]
+    balanced = max(
+        (crew(stalls, f"steps:{STEPS_BETWEEN}") for _ in range(ROUNDS)), key=lambda f: f["rows_per_second"]
+    )
+    unbalanced = crew(stalls, "off")
+    return {
+        "alone": [round(speed) for speed in singles],
+        "sum": round(sum(singles)),
+        "together": round(balanced["rows_per_second"]),
+        "share_of_sum": round(balanced["rows_per_second"] / sum(singles), 3),
+        "unbalanced": round(unbalanced["rows_per_second"]),
+        "unbalanced_share": round(unbalanced["rows_per_second"] / sum(singles), 3),
+        "loss": round(balanced["loss"], 5),
+        "unbalanced_loss": round(unbalanced["loss"], 5),
+        "shares": balanced["shares"],
+        "seconds": balanced["seconds"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--worker", type=json.loads)
+    parser.add_argument("--balance")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    if options.worker is not None:
+        worker(options.worker, options.balance, options.out)
+        return
+    results = {name: contest(speeds) for name, speeds in CASES.items()}
+    print(json.dumps(results, indent=1))
+    save("balance", {"crews": results, "batch": BATCH, "rows": ROWS, "steps_between": STEPS_BETWEEN})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""A crew whose workers are killed again and again, at random moments: it ends with the same weights.
+
+Every worker is killed with SIGKILL so many times. Then the bundle is compared, byte by byte, with
+that of a crew that nobody disturbed.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from measure import save
+
+WORKERS = 2
+TRAIN = [
+    *("--model", "lstm", "--hidden", "32", "--dim", "32", "--batch", "64", "--epochs", "40"),
+    *("--spread", "allreduce", "--workers", str(WORKERS), "--restarts", "1000", "--deterministic"),
+    *("--checkpoint-seconds", "0.2", "--json"),
+]  # fmt: skip
+RAN_AGAIN_SECONDS = (3.0, 9.0)  # after a kill, until the next one: before, in and after the restart
+
+
+def reviews(path: Path) -> None:
+    """Made-up reviews whose label shows in a word."""
+    draw = random.Random(0)
+    telling, plain = (
+        ["bad awful poor", "good great fine"],
+        "the a of it was and room food staff place".split(),
+    )
+    with path.open("w") as file:
+        for _ in range(12_000):
+            label = draw.randrange(2)
+            words = [*draw.choices(plain, k=draw.randint(5, 40)), draw.choice(telling[label].split())]
+            draw.shuffle(words)
+            file.write(f"__label__{label} {' '.join(words)}\n")
+
+
+def start(folder: Path, data: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "manyhands", "train", str(data), "--out", str(folder / "run"), *TRAIN]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def pids(rank: int) -> list[int]:
+    """The processes of one worker, of crews on this machine."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                module = b"manyhands.spread.worker" in (entry / "cmdline").read_bytes()
+                if module and f"\0RANK={rank}\0".encode() in b"\0" + (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def finished(run: subprocess.Popen[bytes], folder: Path) -> tuple[dict, str]:  # type: ignore[type-arg]
+    out, err = run.communicate(timeout=900)
+    if run.returncode:
+        raise SystemExit(f"the crew ended with {run.returncode}: {err.decode()[-2000:]}")
+    digest = hashlib.sha256((folder / "run" / "model.safetensors").read_bytes()).hexdigest()
+    return json.loads(out), digest
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=10, help="of each worker")
+    options = parser.parse_args()
+    draw, kills = random.Random(1), []
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        reviews(home / "reviews.txt")
+        record, whole = finished(start(home / "whole", home / "reviews.txt"), home / "whole")
+        run = start(home / "killed", home / "reviews.txt")
+        ranks = [rank for rank in range(WORKERS) for _ in range(options.kills)]
+        draw.shuffle(ranks)
+        while ranks and run.poll() is None:
+            time.sleep(draw.uniform(*RAN_AGAIN_SECONDS))
+            for pid in pids(ranks[-1])[:1]:
+                os.kill(pid, signal.SIGKILL)
+                kills.append(ranks.pop())
+                print(f"killed worker {kills[-1]}, process {pid}", flush=True)
+        again, digest = finished(run, home / "killed")
+    facts = {
+        "kills": [kills.count(rank) for rank in range(WORKERS)],
+        "rows_seen": again["examples_seen"],
+        "rows_seen_undisturbed": record["examples_seen"],
+        "same_bytes": digest == whole,
+    }
+    print(json.dumps(facts, indent=1))
+    save("kills", facts)
+
+
+if __name__ == "__main__":
+    main()

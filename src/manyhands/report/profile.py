@@ -1,0 +1,85 @@
+"""Where the time of a run went, worker by worker, from its record."""
+
+import json
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from fsspec.core import url_to_fs
+
+from manyhands.errors import InputError
+from manyhands.storage.files import reading
+
+# In the order of a step. ``learn`` is all of it for models that learn in place.
+PARTS = {
+    "load": "rows made ready that had to be waited for",
+    "forward": "from words to scores",
+    "backward": "from the loss to the gradient",
+    "learn": "rows learnt in place",
+    "exchange": "gradients or rows sent and added up",
+    "wait": "for slower workers",
+    "update": "the weights moved",
+    "validate": "scores of the validation rows",
+}
+LARGEST_RECORD = 64 << 20
+
+
+@dataclass(frozen=True)
+class Profile:
+    """``seconds[part][worker]``; ``shares`` over time, each with the number of rows seen by then."""
+
+    model: str
+    spread: str
+    steps: int
+    seconds: dict[str, list[float]]
+    shares: list[tuple[int, list[float]]]
+
+    @property
+    def workers(self) -> int:
+        return max((len(spent) for spent in self.seconds.values()), default=1)
+
+    def total(self, worker: int) -> float:
+        return sum(spent[worker] for spent in self.seconds.values() if worker < len(spent))
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "spread": self.spread,
+            "steps": self.steps,
+            "seconds": self.seconds,
+            "shares": [{"seen": seen, "shares": shares} for seen, shares in self.shares],
+        }
+
+
+def profile_of(run: str) -> Profile:
+    """The profile of a run folder."""
+    path = f"{run.rstrip('/')}/record.json"
+    with reading(path):
+        filesystem, place = url_to_fs(path)
+        if not filesystem.isfile(place):
+            raise InputError(f"{run} has no record of a run; give a folder that train wrote")
+        if filesystem.size(place) > LARGEST_RECORD:
+            raise InputError(f"{path} is too large for a record")
+        text = filesystem.cat_file(place)
+    try:
+        return from_record(json.loads(text))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path} does not say where the time went ({error}); train again") from None
+
+
+def from_record(record: dict[str, Any]) -> Profile:
+    laps = record["laps"]
+    seconds: dict[str, list[float]] = {}
+    shares: list[tuple[int, list[float]]] = []
+    for lap in laps:
+        for part in PARTS:
+            new = [float(spent) for spent in lap["seconds"].get(part, [])]
+            old = seconds.get(part, [])
+            added = [a + b for a, b in zip_longest(old, new, fillvalue=0.0)]
+            if added:
+                seconds[part] = added
+        shares += [(int(entry["step"]), [float(s) for s in entry["shares"]]) for entry in lap["shares"]]
+    steps = sum(int(lap["rounds"]) for lap in laps)
+    workers = max((len(spent) for spent in seconds.values()), default=1)
+    even = {part: spent + [0.0] * (workers - len(spent)) for part, spent in seconds.items()}
+    return Profile(str(record["model"]), str(record["spread"]), steps, even, shares)

@@ -1,0 +1,83 @@
+"""Who gets how much of the work: by how fast each has been, so that all are ready together."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.errors import UsageError
+
+Shares = npt.NDArray[np.float64]
+
+LEAST_SHARE = 1e-3  # however slow a worker was: it may have had one bad moment
+
+
+@dataclass(frozen=True)
+class Policy:
+    """When shares are measured anew: every so many epochs or steps, once, or never."""
+
+    epochs: int = 0
+    steps: int = 0
+    once: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> "Policy":
+        """As a user writes it.
+
+        >>> Policy.parse("every:2"), Policy.parse("steps:200")
+        (Policy(epochs=2, steps=0, once=False), Policy(epochs=0, steps=200, once=False))
+        >>> Policy.parse("often")
+        Traceback (most recent call last):
+        manyhands.errors.UsageError: --balance is every:N (epochs), steps:N, once or off, not 'often'
+        """
+        found = re.fullmatch(r"(every|steps):([1-9]\d{0,8})", text)
+        if found:
+            number = int(found[2])
+            return cls(epochs=number) if found[1] == "every" else cls(steps=number)
+        if text not in ("once", "off"):
+            raise UsageError(f"--balance is every:N (epochs), steps:N, once or off, not '{text}'")
+        return cls(epochs=1 if text == "once" else 0, once=text == "once")
+
+    def after_step(self, step: int) -> bool:
+        return self.steps > 0 and step % self.steps == 0
+
+    def after_epoch(self, epoch: int) -> bool:
+        return epoch == 1 if self.once else self.epochs > 0 and epoch % self.epochs == 0
+
+
+def equal(workers: int) -> Shares:
+    return np.full(workers, 1 / workers)
+
+
+def by_speed(shares: Shares, rows: Shares, seconds: Shares) -> Shares:
+    """New shares from what each worker did and how long it worked, not counting what it waited.
+
+    A worker that did nothing keeps its share.
+
+    >>> by_speed(equal(2), np.array([100.0, 100.0]), np.array([1.0, 3.0])).tolist()
+    [0.75, 0.25]
+    """
+    known = (rows > 0) & (seconds > 0)
+    if not known.any():
+        return shares
+    speeds = np.where(known, rows / np.maximum(seconds, 1e-9), 0.0)
+    new = np.where(known, speeds / max(speeds.sum(), 1e-12) * shares[known].sum(), shares)
+    new = np.maximum(new, LEAST_SHARE)
+    return np.asarray(new / new.sum())
+
+
+def cut(rows: int, shares: Shares) -> list[int]:
+    """Where each worker's part of ``rows`` begins, and the end: whole rows, one each where there are so many.
+
+    >>> cut(10, np.array([0.75, 0.25])), cut(4, np.array([0.98, 0.01, 0.01])), cut(1, equal(3))
+    ([0, 8, 10], [0, 2, 3, 4], [0, 1, 1, 1])
+    """
+    counts = np.floor(shares * rows + 1e-9).astype(np.int64)
+    order = np.argsort(counts - shares * rows, kind="stable")
+    counts[order[: rows - int(counts.sum())]] += 1
+    if rows >= len(counts):
+        for worker in np.flatnonzero(counts == 0):
+            counts[counts.argmax()] -= 1
+            counts[worker] = 1
+    return [0, *np.cumsum(counts).tolist()]

@@ -1,0 +1,150 @@
+"""Starting a crew: torchrun and its workers, watched from outside until the bundle stands."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from manyhands.errors import (
+    InputError,
+    ManyhandsError,
+    MissingPartError,
+    ResumableError,
+    UnderTrainedError,
+    UsageError,
+    missing_extra,
+)
+from manyhands.machine import cores
+from manyhands.records import Progress
+from manyhands.settings import SpreadSettings
+from manyhands.spread.status import FOLDER, Status
+
+POLL_SECONDS = 0.2
+LEAVING_SECONDS = 40.0  # torchrun gives its workers 30 to save what they have
+DEFAULT_WORKERS = 2
+LAST_LINES = 15
+ERRORS = {kind.exit_code: kind for kind in (UsageError, InputError, MissingPartError, ResumableError)}
+# Keep-alives of nodes may fail for so long; a link that is cut for a moment loses nobody.
+KEEP_ALIVE = "keep_alive_interval=5,keep_alive_max_attempt=12"
+
+
+def run_crew(call: dict[str, Any], spread: SpreadSettings, threads: int | None, progress: Progress) -> None:
+    """Have ``call``, the arguments of ``train``, done by a crew; returns when it is done."""
+    if find_spec("torch") is None:
+        raise missing_extra("torch", "torch")
+    workers = spread.workers or DEFAULT_WORKERS
+    call = {**call, "threads": threads or max(cores() // workers, 1)}
+    with tempfile.TemporaryDirectory(prefix="manyhands-crew-") as name:
+        folder = Path(name)
+        (folder / "call.json").write_text(json.dumps(call), "utf-8")
+        with (
+            (folder / "log").open("wb") as log,
+            _started(_command(spread, workers, folder), folder, log) as crew,
+        ):
+            _watch(crew, Status(folder), progress)
+        _tell_outcome(crew.returncode, Status(folder), folder, call)
+
+
+def _command(spread: SpreadSettings, workers: int, folder: Path) -> list[str]:
+    endpoint = spread.rendezvous or "127.0.0.1:0"
+    host, _, port = endpoint.partition(":")
+    _refuse_port_in_use(host, int(port), spread.stall_seconds)
+    command = [sys.executable, "-m", "torch.distributed.run"]
+    command += ["--nnodes", spread.nodes, "--nproc-per-node", str(workers)]
+    command += ["--max-restarts", str(spread.restarts), "--monitor-interval", "0.2"]
+    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint]
+    command += ["--rdzv-id", "manyhands" if spread.rendezvous else folder.name]
+    command += ["--rdzv-conf", f"{KEEP_ALIVE},last_call_timeout=3,join_timeout=600"]
+    command += ["--local-addr", local_address(host)]
+    return [*command, "-m", "manyhands.spread.worker", str(folder / "call.json")]
+
+
+def local_address(host: str) -> str:
+    """The address by which others reach this machine when they meet at ``host``."""
+    import socket  # noqa: PLC0415
+
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((socket.gethostbyname(host), 9))
+        return str(probe.getsockname()[0])
+    raise UsageError(f"--rendezvous {host} cannot be reached; give an address of the machine that leads")
+
+
+def _refuse_port_in_use(host: str, port: int, seconds: float) -> None:
+    """Free, or held by the crew that is to be joined; anything else there would be waited for in vain."""
+    import socket  # noqa: PLC0415
+
+    if not port or local_address(host) != socket.gethostbyname(host):
+        return
+    try:
+        with socket.create_server((host, port)):
+            return
+    except OSError:
+        pass
+    from datetime import timedelta  # noqa: PLC0415
+
+    import torch.distributed as dist  # noqa: PLC0415
+
+    try:
+        dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=5))
+    except (RuntimeError, ValueError):
+        raise UsageError(f"port {port} of {host} is in use; choose another with --rendezvous") from None
+
+
+@contextmanager
+def _started(command: list[str], folder: Path, log: Any) -> Iterator[subprocess.Popen[bytes]]:
+    # Without the first variable, restarted workers hang in two of five cases: they meet the old ones' store.
+    environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1", FOLDER: str(folder)}
+    crew = subprocess.Popen(  # noqa: S603
+        command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield crew
+    except BaseException:
+        _send_home(crew)
+        raise
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(crew.pid, signal.SIGKILL)
+        crew.wait()
+
+
+def _send_home(crew: subprocess.Popen[bytes]) -> None:
+    """Ask the workers to save what they have and leave."""
+    crew.send_signal(signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        crew.wait(LEAVING_SECONDS)
+
+
+def _watch(crew: subprocess.Popen[bytes], status: Status, progress: Progress) -> None:
+    """Pass on what the first worker reports, until all are done or one has met an error that lasts."""
+    while crew.poll() is None:
+        status.show(progress)
+        if status.error() is not None:
+            with suppress(subprocess.TimeoutExpired):
+                crew.wait(3)  # the others are about to say the same
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def _tell_outcome(code: int, status: Status, folder: Path, call: dict[str, Any]) -> None:
+    error = status.error()
+    if error is not None:
+        raise ERRORS.get(error["code"], ManyhandsError)(error["message"])
+    if status.done():
+        return
+    lost = status.losses()
+    log = (folder / "log").read_text("utf-8", "replace").splitlines()[-LAST_LINES:]
+    reason = lost[-1] if lost else "; ".join(line.strip() for line in log if line.strip())[-600:]
+    raise UnderTrainedError(
+        f"training ended before all was learnt ({reason or f'torchrun gave {code}'}); "
+        f"go on with the same command and --resume"
+    )

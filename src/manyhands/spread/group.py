@@ -1,0 +1,205 @@
+"""A crew's lines to each other: PyTorch's process group, with names for who does not answer."""
+
+import os
+import signal
+import socket
+import time
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.errors import ManyhandsError, UsageError, missing_extra
+
+READY_SECONDS = 3600.0  # for reading the rows, which may take one worker longer than another
+BEAT_SECONDS = 1.0
+WHO = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+class LostWorkerError(ManyhandsError):
+    """Some worker does not answer; whoever started the crew may start it again."""
+
+
+def inside() -> bool:
+    """Whether torchrun started this process."""
+    return "RANK" in os.environ
+
+
+def rank() -> int:
+    return int(os.environ.get("RANK", "0"))
+
+
+class Group:
+    """Who this worker is, and what it can ask the others for.
+
+    All calls are made by all workers, in the same order. One of them that does not come within
+    ``stall_seconds`` is named in the error of the others.
+    """
+
+    def __init__(self, stall_seconds: float) -> None:
+        for name in WHO:
+            if name not in os.environ:
+                raise UsageError(f"{name} is not set: start the crew by torchrun, or with --workers")
+        self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        self._local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+        self._stall = timedelta(seconds=stall_seconds)
+        self._torch, self._dist = _engine()
+        self.bytes, self.seconds = 0, 0.0
+        self._stop_asked, self._beaten = False, 0.0
+        self._room = self._torch.empty(0)
+
+    def __enter__(self) -> Self:
+        _choose_interface(os.environ["MASTER_ADDR"])
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note_stop)
+        self._store, _, _ = next(self._dist.rendezvous("env://", timeout=timedelta(seconds=READY_SECONDS)))
+        self._store.set(f"who/{self.rank}", f"{socket.gethostname()} {os.getpid()}")
+        # The group is made when all are there, so that no one's slow reading counts as silence.
+        return self
+
+    def _note_stop(self, *_: Any) -> None:
+        self._stop_asked = True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        if self._dist.is_initialized():
+            with suppress(Exception):  # a group that lost someone cannot be closed in good order
+                self._dist.destroy_process_group()
+
+    def wait_for_all(self) -> None:
+        self._store.set(f"ready/{self.rank}", "1")
+        try:
+            self._store.wait(
+                [f"ready/{other}" for other in range(self.size)], timedelta(seconds=READY_SECONDS)
+            )
+            self._dist.init_process_group(
+                "gloo", store=self._store, rank=self.rank, world_size=self.size, timeout=self._stall
+            )
+        except RuntimeError as error:
+            raise self._lost(error) from None
+
+    def keeps_files(self, folder: Path | None) -> bool:
+        """Whether this worker writes checkpoints: the first, and one on a node that cannot see its files."""
+        if folder is None:
+            return False
+        mark = folder / "keeper"
+        if self.rank == 0:
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            token = f"{os.getpid()} {time.time_ns()}"
+            mark.write_text(token)
+            self._store.set("keeper", token)
+            return True
+        token = self._store.get("keeper").decode()
+        seen = mark.is_file() and mark.read_text() == token
+        return self._local_rank == 0 and not seen
+
+    def name(self, worker: int) -> str:
+        host, _, process = self._store.get(f"who/{worker}").decode().partition(" ")
+        return f"worker {worker} on {host} (process {process})"
+
+    def beat(self, step: int) -> None:
+        """Say how far this worker has come, now and then, for those who may look for it."""
+        if time.monotonic() - self._beaten >= BEAT_SECONDS:
+            self._beaten = time.monotonic()
+            self._store.set(f"step/{self.rank}", str(step))
+
+    def sum(self, numbers: npt.NDArray[np.float32]) -> bool:
+        """Add up over the crew, in place; also whether anyone was asked to stop."""
+        if len(self._room) <= numbers.size:  # kept from step to step: fresh memory is slow
+            self._room = self._torch.empty(numbers.size + 1, dtype=self._torch.float32)
+        message = self._room[: numbers.size + 1]
+        message[:-1] = self._torch.from_numpy(numbers.reshape(-1))
+        message[-1] = float(self._stop_asked)
+        self._timed(lambda: self._dist.all_reduce(message), message)
+        numbers[...] = message[:-1].numpy().reshape(numbers.shape)
+        return bool(message[-1] > 0)
+
+    def gather(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """What each worker has, a row each."""
+        mine = self._torch.from_numpy(np.ascontiguousarray(numbers))
+        all_of_them = [self._torch.empty_like(mine) for _ in range(self.size)]
+        self._timed(lambda: self._dist.all_gather(all_of_them, mine), mine)
+        return np.stack([one.numpy() for one in all_of_them])
+
+    def text_of(self, worker: int, text: str) -> str:
+        """What one worker says, for all."""
+        size = np.array([len(text.encode())], np.float64)
+        sizes = self.gather(size)[:, 0]
+        message = self._torch.zeros(int(sizes[worker]), dtype=self._torch.uint8)
+        if worker == self.rank:
+            message[:] = self._torch.frombuffer(bytearray(text.encode()), dtype=self._torch.uint8)
+        self._timed(lambda: self._dist.broadcast(message, worker), message)
+        return bytes(message.numpy()).decode()
+
+    def same_for_all(self, array: npt.NDArray[Any], worker: int) -> None:
+        """Give everyone the numbers of one worker."""
+        whole = np.ascontiguousarray(array)
+        message = self._torch.from_numpy(whole.reshape(-1).view(np.uint8))
+        self._timed(lambda: self._dist.broadcast(message, worker), message)
+        array[...] = whole
+
+    def _timed(self, call: Any, message: Any) -> None:
+        began = time.perf_counter()
+        try:
+            call()
+        except RuntimeError as error:
+            raise self._lost(error) from None
+        self.seconds += time.perf_counter() - began
+        self.bytes += message.numel() * message.element_size()
+
+    def _lost(self, error: RuntimeError) -> LostWorkerError:
+        """Who is behind the others is the one that all wait for."""
+        reason = str(error).splitlines()[0][:200]
+        steps = {}
+        for worker in range(self.size):
+            with suppress(RuntimeError):
+                self._store.set_timeout(timedelta(seconds=5))
+                known = self._store.check([f"step/{worker}"])
+                steps[worker] = int(self._store.get(f"step/{worker}")) if known else 0
+        if not steps:
+            return LostWorkerError(f"worker 0 and its list of the others are gone ({reason})")
+        others = [worker for worker in steps if worker != self.rank]
+        last = min(others, key=lambda worker: steps[worker], default=self.rank)
+        return LostWorkerError(
+            f"{self.name(last)} does not answer, after step {steps[last]:,} or a little later ({reason})"
+        )
+
+
+def _engine() -> tuple[Any, Any]:
+    try:
+        import torch  # noqa: PLC0415
+        import torch.distributed as dist  # noqa: PLC0415
+    except ImportError:
+        raise missing_extra("torch", "torch") from None
+    torch.set_num_threads(1)  # the numbers are computed by our own kernels
+    return torch, dist
+
+
+def _choose_interface(address: str) -> None:
+    """Talk over the interface that leads to the first worker; on one machine, that is the loopback one."""
+    if "GLOO_SOCKET_IFNAME" in os.environ:
+        return
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((socket.gethostbyname(address), 9))
+        here = probe.getsockname()[0]
+        for _, name in socket.if_nameindex():
+            if _address_of(name) == here:
+                os.environ["GLOO_SOCKET_IFNAME"] = name
+
+
+def _address_of(interface: str) -> str | None:
+    import fcntl  # noqa: PLC0415
+    import struct  # noqa: PLC0415
+
+    ask_address = 0x8915
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            found = fcntl.ioctl(probe.fileno(), ask_address, struct.pack("256s", interface.encode()[:15]))
+        except OSError:
+            return None
+    return socket.inet_ntoa(found[20:24])

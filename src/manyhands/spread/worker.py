@@ -1,0 +1,47 @@
+"""``python -m manyhands.spread.worker call.json``: what torchrun runs when ``train`` starts a crew itself."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from manyhands.errors import ManyhandsError, ResumableError, WrittenElsewhereError
+from manyhands.records import Silent
+from manyhands.spread.group import LostWorkerError
+from manyhands.spread.status import FOLDER, Reporter
+from manyhands.spread.training import train
+
+
+def main() -> int:
+    """Train as one of the crew. Who started it is told of errors; only those worth a restart fail."""
+    call = json.loads(Path(sys.argv[1]).read_text("utf-8"))
+    restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    reporter = Reporter(Path(os.environ[FOLDER]), restarts)
+    first = os.environ["LOCAL_RANK"] == "0"
+    settings = call.pop("settings")
+    try:
+        train(
+            call.pop("data"),
+            call.pop("out"),
+            **{**call, "resume": call["resume"] or restarts > 0},
+            progress=reporter if first else Silent(),
+            **settings,
+        )
+    except LostWorkerError as error:
+        reporter.lost(str(error))
+        sys.stderr.write(f"manyhands: {error}\n")
+        return 1
+    except WrittenElsewhereError:
+        pass
+    except ResumableError:  # asked to leave: by who started the crew, or because another one joins
+        return 0
+    except ManyhandsError as error:
+        reporter.failed(error.exit_code, str(error))
+        return 0
+    if first:
+        reporter.done()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

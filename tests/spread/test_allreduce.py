@@ -1,0 +1,102 @@
+"""Real crews, started by torchrun: the same as one worker, whatever the shares; and who does not answer."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from manyhands.records import Resources, Silent
+from manyhands.spread import single
+from manyhands.spread.job import job_for
+from tests.tasks import lesson
+
+pytest.importorskip("torch", reason="crews need PyTorch")
+
+WORKER = Path(__file__).with_name("crew_worker.py")
+SMALL = {"dim": 16, "hidden": 16, "batch": 40, "epochs": 2}  # 50 steps of 1,000 rows
+
+
+def crew(workers, out, **call):
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(workers)]
+    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", str(WORKER)]
+    root = str(Path(__file__).parents[2])
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root}
+    command.append(json.dumps({"out": str(out), **call}))
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def weights(out, rank=0):
+    found = dict(np.load(out.with_suffix(f".{rank}.npz")))
+    return json.loads(str(found.pop("facts"))), found
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("more", [{}, {"optimizer": "sgd", "rate": 0.1, "ways": 2, "cell": "gru"}])
+@pytest.mark.parametrize("shares", [[0.5, 0.5], [0.8, 0.2]])
+def test_two_workers_equal_one_after_fifty_steps(tmp_path, more, shares):
+    settings = {**SMALL, **more}
+    alone = single.run(job_for("lstm", settings, Resources(1, 1 << 30)), lesson(1000), None, Silent())
+    done = crew(2, tmp_path / "two", rows=1000, settings=settings, shares=shares)
+    assert done.returncode == 0, done.stderr[-3000:]
+    facts, together = weights(tmp_path / "two")
+    assert facts["seen"] == alone.state.seen == 2000
+    assert facts["loss"] == pytest.approx(alone.state.history[-1]["loss"], rel=1e-5)
+    expected = alone.model.arrays()
+    for name, array in together.items():
+        assert np.abs(array - expected[name]).max() <= 1e-6, name
+    _, other = weights(tmp_path / "two", rank=1)
+    assert all(np.array_equal(other[name], array) for name, array in together.items())
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("model", ["fasttext", "ngrams"])
+def test_models_that_learn_in_place_are_as_good_together(tmp_path, model):
+    alone = single.run(job_for(model, {}, Resources(1, 1 << 30)), lesson(20_000), None, Silent())
+    done = crew(3, tmp_path / "three", model=model, rows=20_000, settings={})
+    assert done.returncode == 0, done.stderr[-3000:]
+    facts, arrays = weights(tmp_path / "three")
+    assert facts["seen"] == alone.state.seen
+    assert facts["loss"] < alone.state.history[-1]["loss"] + 0.1
+    for rank in (1, 2):
+        other = weights(tmp_path / "three", rank)[1]
+        assert all(np.array_equal(other[name], array) for name, array in arrays.items())
+
+
+@pytest.mark.timeout(300)
+def test_the_balancer_gives_the_slow_one_less(tmp_path):
+    settings = {**SMALL, "batch": 200, "epochs": 4, "rate": 0.001}
+    call = {"rows": 4000, "settings": settings, "stalls": [2e-4, 8e-4]}
+    for balance in ("steps:5", "off"):
+        done = crew(2, tmp_path / balance[:3], balance=balance, **call)
+        assert done.returncode == 0, done.stderr[-3000:]
+    (balanced, _), (off, _) = weights(tmp_path / "ste"), weights(tmp_path / "off")
+    assert len(balanced["shares"]) == 16
+    assert 0.68 < np.mean([shares[0] for shares in balanced["shares"][3:]]) < 0.88
+    assert balanced["seen"] == off["seen"] == 16_000
+    assert balanced["loss"] == pytest.approx(off["loss"], rel=0.02)
+    rates = []
+    for facts in (balanced, off):
+        (began, first), (ended, last) = facts["times"][15], facts["times"][-1]
+        rates.append((last - first) / (ended - began))
+    assert rates[0] > 1.25 * rates[1]
+
+
+@pytest.mark.timeout(300)
+def test_a_worker_that_does_not_answer_is_named(tmp_path):
+    silent = {"worker": 1, "step": 20, "seconds": 3}
+    done = crew(2, tmp_path / "out", rows=1000, settings=SMALL, silent=silent)
+    assert done.returncode != 0
+    said = (tmp_path / "out.0").read_text()
+    assert said.startswith("worker 1 on ")
+    assert "does not answer" in said
+
+
+@pytest.mark.timeout(120)
+def test_more_workers_than_rows(tmp_path):
+    done = crew(4, tmp_path / "out", rows=3, settings=SMALL)
+    assert done.returncode != 0
+    assert "3 rows are too few for 4 workers; lower --workers" in done.stderr
