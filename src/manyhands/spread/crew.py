@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,7 @@ POLL_SECONDS = 0.2
 LEAVING_SECONDS = 40.0  # torchrun gives its workers 30 to save what they have
 DEFAULT_WORKERS = 2
 LAST_LINES = 15
+ASK_SECONDS = 15.0
 ERRORS = {kind.exit_code: kind for kind in (UsageError, InputError, MissingPartError, ResumableError)}
 # Keep-alives of nodes may fail for so long; a link that is cut for a moment loses nobody.
 KEEP_ALIVE = "keep_alive_interval=5,keep_alive_max_attempt=12"
@@ -56,7 +58,7 @@ def run_crew(call: dict[str, Any], spread: SpreadSettings, threads: int | None, 
 def _command(spread: SpreadSettings, workers: int, folder: Path) -> list[str]:
     endpoint = spread.rendezvous or "127.0.0.1:0"
     host, _, port = endpoint.partition(":")
-    _refuse_port_in_use(host, int(port), spread.stall_seconds)
+    _refuse_port_in_use(host, int(port), spread.nodes)
     command = [sys.executable, "-m", "torch.distributed.run"]
     command += ["--nnodes", spread.nodes, "--nproc-per-node", str(workers)]
     command += ["--max-restarts", str(spread.restarts), "--monitor-interval", "0.2"]
@@ -69,18 +71,14 @@ def _command(spread: SpreadSettings, workers: int, folder: Path) -> list[str]:
 
 def local_address(host: str) -> str:
     """The address by which others reach this machine when they meet at ``host``."""
-    import socket  # noqa: PLC0415
-
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((socket.gethostbyname(host), 9))
         return str(probe.getsockname()[0])
     raise UsageError(f"--rendezvous {host} cannot be reached; give an address of the machine that leads")
 
 
-def _refuse_port_in_use(host: str, port: int, seconds: float) -> None:
-    """Free, or held by the crew that is to be joined; anything else there would be waited for in vain."""
-    import socket  # noqa: PLC0415
-
+def _refuse_port_in_use(host: str, port: int, nodes: str) -> None:
+    """Free, or held by the crew that is to be joined: anything else there would be waited for in vain."""
     if not port or local_address(host) != socket.gethostbyname(host):
         return
     try:
@@ -88,14 +86,19 @@ def _refuse_port_in_use(host: str, port: int, seconds: float) -> None:
             return
     except OSError:
         pass
-    from datetime import timedelta  # noqa: PLC0415
+    if nodes == "1" or not _is_store(host, port):
+        raise UsageError(f"port {port} of {host} is in use; choose another with --rendezvous")
 
-    import torch.distributed as dist  # noqa: PLC0415
 
+def _is_store(host: str, port: int) -> bool:
+    """Whether PyTorch's store answers there. Asked by a process of its own: it may never come back."""
+    ask = f"from torch.distributed import TCPStore; TCPStore({host!r}, {port}, None, False)"
+    command = [sys.executable, "-c", ask]
     try:
-        dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=5))
-    except (RuntimeError, ValueError):
-        raise UsageError(f"port {port} of {host} is in use; choose another with --rendezvous") from None
+        done = subprocess.run(command, timeout=ASK_SECONDS, check=False, capture_output=True)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
 
 
 @contextmanager

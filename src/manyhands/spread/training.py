@@ -23,6 +23,7 @@ from manyhands.models.saving import load_bundle
 from manyhands.records import SPLITS, Progress, Resources, Silent
 from manyhands.settings import LabelScheme, PrepareSettings, SpreadSettings, TextSettings
 from manyhands.spread import group, single
+from manyhands.spread.balance import Policy
 from manyhands.spread.crew import run_crew
 from manyhands.spread.job import Job, Outcome, job_for
 from manyhands.storage.destination import destination
@@ -80,7 +81,11 @@ def train(
     watcher = progress or Silent()
     names = [os.fspath(name) for name in ([data] if isinstance(data, str | os.PathLike) else data)]
     spread = SpreadSettings.checked(**{k: v for k, v in settings.items() if k in SpreadSettings.model_fields})
-    if load(SPREADS, "spread", spread.spread) is not single.run and not group.inside():
+    alone = load(SPREADS, "spread", spread.spread) is single.run
+    if alone and spread.workers is not None:
+        raise UsageError("--workers is for crews; add --spread allreduce")
+    if not alone and not group.inside():
+        Policy.parse(spread.balance)  # a mistake is told before anyone is started
         call = {
             "data": names,
             "out": os.fspath(out),

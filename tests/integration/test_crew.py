@@ -1,0 +1,182 @@
+"""Crews as a user starts them: kills, requests to end, errors, and what each says."""
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.tasks import write_labelled
+
+from manyhands.models.bundle import TENSORS
+from manyhands.train.checkpoint import checkpoints
+
+pytest.importorskip("torch", reason="crews need PyTorch")
+pytestmark = pytest.mark.timeout(300)
+
+LSTM = ["--model", "lstm", "--hidden", "32", "--dim", "32", "--batch", "32"]
+CREW = ["--spread", "allreduce", "--workers", "2"]
+LONG = [*LSTM, *CREW, "--epochs", "30", "--patience", "99", "--deterministic", "--checkpoint-seconds", "0.1"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("prepared")
+    raw = write_labelled(folder / "raw.txt", 4000, 2)
+    command = [sys.executable, "-m", "manyhands", "prepare", str(raw), "--out", str(folder / "data")]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder / "data"
+
+
+def start(folder: Path, data: Path, *arguments: str) -> subprocess.Popen:
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "manyhands", "train", str(data), "--out", "run", "--json", *arguments]
+    environment = {**os.environ, "TEST_FOLDER": str(folder)}  # by which its workers are found
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def finished(run: subprocess.Popen) -> dict:
+    out, err = run.communicate(timeout=240)
+    assert run.returncode == 0, err
+    return json.loads(out)
+
+
+def digest(folder: Path) -> str:
+    return hashlib.sha256((folder / "run" / TENSORS).read_bytes()).hexdigest()
+
+
+def worker_pids(folder: Path, rank: int) -> list[int]:
+    """The workers of that rank, of a crew that trains in a folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if b"manyhands.spread.worker" in (entry / "cmdline").read_bytes():
+                    environment = (entry / "environ").read_bytes().split(b"\0")
+                    wanted = {f"RANK={rank}".encode(), f"TEST_FOLDER={folder}".encode()}
+                    found += [int(entry.name)] if wanted <= set(environment) else []
+            except OSError:
+                continue
+    return found
+
+
+def wait_for_checkpoint(run: subprocess.Popen, folder: Path, more_than: int = 0) -> int:
+    """Until there is one newer than so many."""
+    while True:
+        assert run.poll() is None, run.communicate()
+        kept = checkpoints(folder / ".run.checkpoint")
+        newest = int(kept[0].stem.partition("-")[2]) + 1 if kept else 0
+        if newest > more_than:
+            return newest
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data, tmp_path_factory) -> tuple[dict, str]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    return finished(start(folder, data, *LONG)), digest(folder)
+
+
+def test_killed_workers_are_replaced_and_nothing_is_lost_or_counted_twice(tmp_path, data, undisturbed):
+    record, expected = undisturbed
+    run, seen = start(tmp_path, data, *LONG), 0
+    for rank in (1, 0):
+        seen = wait_for_checkpoint(run, tmp_path, seen)
+        os.kill(worker_pids(tmp_path, rank)[0], signal.SIGKILL)
+    again = finished(run)
+    assert again["examples_seen"] == record["examples_seen"] == record["data"]["rows"] * 30
+    assert digest(tmp_path) == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+
+
+def test_asked_to_end_it_saves_and_goes_on_later(tmp_path, data, undisturbed):
+    run = start(tmp_path, data, *LONG, "--checkpoint-seconds", "0.3")
+    wait_for_checkpoint(run, tmp_path)
+    asked = time.monotonic()
+    run.send_signal(signal.SIGTERM)
+    _, said = run.communicate(timeout=60)
+    assert time.monotonic() - asked < 30
+    assert run.returncode == 5, said
+    assert "interrupted; go on with the same command and --resume" in said
+    assert not worker_pids(tmp_path, 0)
+    finished(start(tmp_path, data, *LONG, "--resume"))
+    assert digest(tmp_path) == undisturbed[1]
+
+
+def test_a_crew_that_cannot_go_on_says_that_it_ended_short(tmp_path, data):
+    run = start(tmp_path, data, *LONG, "--restarts", "0")
+    wait_for_checkpoint(run, tmp_path)
+    os.kill(worker_pids(tmp_path, 1)[0], signal.SIGKILL)
+    _, said = run.communicate(timeout=120)
+    assert run.returncode == 6, said
+    assert "training ended before all was learnt" in said
+    assert "--resume" in said
+    assert not (tmp_path / "run").exists()
+    assert checkpoints(tmp_path / ".run.checkpoint")
+
+
+def test_a_loss_that_is_no_number_stops_the_crew(tmp_path, data):
+    wild = ["--optimizer", "sgd", "--rate", "1000", "--decay", "10"]
+    run = start(tmp_path, data, *LSTM, *CREW, *wild)
+    _, said = run.communicate(timeout=120)
+    assert run.returncode == 3, said
+    assert "the loss became nan in epoch 1, step" in said
+    assert "lower --rate" in said
+
+
+def test_started_by_torchrun(tmp_path, data):
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "-m", "manyhands"]
+    command += ["train", str(data), "--out", "run", *LSTM, "--spread", "allreduce", "--epochs", "2", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    record = json.loads(done.stdout)
+    assert (record["spread"], record["workers"]) == ("allreduce", 2)
+    assert record["examples_seen"] == 2 * record["data"]["rows"]
+    assert record["scores"]["test"]["accuracy"] > 0.95
+    command = [sys.executable, "-m", "manyhands", "profile", "run", "--picture", "p.svg"]
+    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert "worker 1" in shown
+    assert all(part in shown for part in ("load", "forward", "backward", "exchange", "update", "wait"))
+    assert (tmp_path / "p.svg").read_text().startswith("<svg")
+
+
+def test_a_port_in_use(tmp_path, data):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        run = start(tmp_path, data, *LSTM, *CREW, "--rendezvous", f"127.0.0.1:{port}")
+        _, said = run.communicate(timeout=60)
+    assert run.returncode == 2
+    assert f"port {port} of 127.0.0.1 is in use; choose another with --rendezvous" in said
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--spread", "alreduce"], "there is no spread 'alreduce'; did you mean allreduce?"),
+        (["--balance", "often", *CREW], "--balance is every:N (epochs), steps:N, once or off, not 'often'"),
+        (["--spread", "allreduce", "--workers", "0"], "--workers"),
+        (["--workers", "2"], "--workers is for crews; add --spread allreduce"),
+    ],
+)
+def test_mistakes(tmp_path, data, wrong, said):
+    run = start(tmp_path, data, *LSTM, *wrong)
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 2
+    assert said in err
+
+
+def test_without_pytorch_the_extra_is_named(tmp_path, data):
+    arguments = ["train", str(data), "--out", str(tmp_path / "run"), *LSTM, *CREW]
+    hidden = f"import sys; sys.modules['torch'] = None; sys.argv[1:] = {arguments!r}; "
+    command = [sys.executable, "-c", hidden + "from manyhands.cli.main import run; run()"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 4, done.stderr
+    assert "torch is not installed; get it with: pip install 'manyhands[torch]'" in done.stderr
