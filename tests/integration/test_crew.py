@@ -175,8 +175,12 @@ def test_mistakes(tmp_path, data, wrong, said):
 
 def test_without_pytorch_the_extra_is_named(tmp_path, data):
     arguments = ["train", str(data), "--out", str(tmp_path / "run"), *LSTM, *CREW]
-    hidden = f"import sys; sys.modules['torch'] = None; sys.argv[1:] = {arguments!r}; "
-    command = [sys.executable, "-c", hidden + "from manyhands.cli.main import run; run()"]
+    hidden = (
+        f"import sys, importlib.util as util; sys.argv[1:] = {arguments!r}; find = util.find_spec\n"
+        "util.find_spec = lambda name, *more: None if name == 'torch' else find(name, *more)\n"
+        "from manyhands.cli.main import run; run()"
+    )
+    command = [sys.executable, "-c", hidden]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 4, done.stderr
     assert "torch is not installed; get it with: pip install 'manyhands[torch]'" in done.stderr

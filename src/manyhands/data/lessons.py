@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from manyhands.data.dataset import Dataset, Split, Tokens
 from manyhands.data.labels import UNLABELLED, Classes, LabelBook
+from manyhands.data.numbers import is_table, read_table
 from manyhands.data.reading import texts_of, weights_of
 from manyhands.data.sources.source import Piece, Records, Source, open_source
 from manyhands.data.wordtables import WordTables
@@ -75,7 +76,9 @@ class _Piece:
 def read_lesson(
     sources: Sequence[str], settings: PrepareSettings, resources: Resources, progress: Progress
 ) -> RawLesson:
-    """Read raw reviews into memory. Rows that cannot be used are left out, and counted."""
+    """Read raw reviews, or rows of numbers, into memory. What cannot be used is left out, and counted."""
+    if is_table(sources, settings):
+        return RawLesson(read_table(sources, settings), "as-is")
     reader = _LessonReader(settings)
     pieces = list(in_order(reader.take, reader.pieces(sources, progress), resources.threads))
     if reader.book is None or not any(len(piece.labels) for piece in pieces):

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from manyhands.data.numbers import read_table
 from manyhands.data.texts import texts_of_files
-from manyhands.errors import UsageError
+from manyhands.errors import InputError, UsageError
 from manyhands.evaluate.judging import is_dataset, rows_to_judge_by
 from manyhands.machine import cores, resources_for
 from manyhands.models.bundle import Bundle
@@ -37,6 +38,11 @@ def predict(
         lesson = rows_to_judge_by(bundle, names, split, reading or {}, resources, progress or Silent())
         return iter([bundle.model.scores(lesson.corpus, resources.threads)])
     settings = PrepareSettings.checked(**{**(reading or {}), "labels": "none"})
+    if bundle.model.reads_numbers:
+        lesson = read_table(names, settings, labelled=False)
+        if lesson.left_out:
+            raise InputError(f"{lesson.left_out} rows lack a number; every row must have a prediction")
+        return iter([bundle.model.scores(lesson.corpus, threads or cores())])
     return in_order(bundle.scores, texts_of_files(names, settings, progress or Silent()), threads or cores())
 
 

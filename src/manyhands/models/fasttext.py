@@ -62,6 +62,8 @@ class FastTextModel:
     def several(self) -> bool:
         return self.loss == "one-vs-all"
 
+    reads_numbers: ClassVar[bool] = False
+
     def read(self, normal: Ragged) -> Corpus:
         return self.space.read(normal)
 

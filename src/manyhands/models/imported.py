@@ -52,6 +52,7 @@ class ImportedFastText:
         return list(self._model.labels)
 
     several = False
+    reads_numbers = False
 
     def read(self, normal: Ragged) -> Corpus:
         return corpus_once(normal)

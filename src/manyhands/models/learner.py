@@ -72,6 +72,11 @@ class Model(Protocol):
         """A text may have several labels, or none."""
         ...
 
+    @property
+    def reads_numbers(self) -> bool:
+        """Its rows are numbers and not texts."""
+        ...
+
     def read(self, normal: Ragged) -> Corpus:
         """Normalised texts as a corpus, made in the way that scores them soonest."""
         ...

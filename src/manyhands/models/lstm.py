@@ -41,6 +41,10 @@ class LstmModel:
     def several(self) -> bool:
         return self.loss == "one-vs-all"
 
+    @property
+    def reads_numbers(self) -> bool:
+        return isinstance(self.inputs, Numbers)
+
     def read(self, normal: Ragged) -> Corpus:
         return corpus_of(normal)
 

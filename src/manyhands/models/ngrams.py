@@ -67,6 +67,8 @@ class NgramsModel:
     def several(self) -> bool:
         return self.loss == "one-vs-all"
 
+    reads_numbers: ClassVar[bool] = False
+
     def read(self, normal: Ragged) -> Corpus:
         return self.space.read(normal)
 

@@ -14,6 +14,8 @@ SLOTS_PER_WORD = 16  # words seldom share a slot
 
 def slotting_for(settings: NgramSettings, corpus: Corpus, resources: Resources) -> Slotting:
     """As many slots as were asked for, or as the corpus can fill, whichever is less."""
+    if corpus.values is not None:
+        raise UsageError("the model reads texts, and these rows are numbers; use --model lstm")
     _, once = np.unique(corpus.hashes, return_index=True)  # threads may have numbered a word twice
     words, letters_in_words = len(once), int(corpus.words.lengths()[once].sum())
     asked = (settings.buckets - 1).bit_length()

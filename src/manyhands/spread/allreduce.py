@@ -7,6 +7,7 @@ touched them made of them.
 """
 
 import json
+import shutil
 import time
 import zlib
 from collections import deque
@@ -42,7 +43,10 @@ def run(
         policy = Policy() if job.frame.deterministic else Policy.parse(job.spread.balance)
         exchange = AllReduce(group, policy)
         keeps = group.keeps_files(job.checkpoint)
-        return learn(job, lesson, valid, exchange, progress, watch, keeps=keeps)
+        outcome = learn(job, lesson, valid, exchange, progress, watch, keeps=keeps)
+        if keeps and group.rank and job.checkpoint:  # where files are not shared, nobody else will
+            shutil.rmtree(job.checkpoint, ignore_errors=True)
+        return outcome
 
 
 class AllReduce:

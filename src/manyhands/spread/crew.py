@@ -31,8 +31,9 @@ from manyhands.spread.status import FOLDER, Status
 POLL_SECONDS = 0.2
 LEAVING_SECONDS = 40.0  # torchrun gives its workers 30 to save what they have
 DEFAULT_WORKERS = 2
-LAST_LINES = 15
+LONGEST_REASON = 300
 ASK_SECONDS = 15.0
+GIVE_UP_SECONDS = 120.0
 ERRORS = {kind.exit_code: kind for kind in (UsageError, InputError, MissingPartError, ResumableError)}
 # Keep-alives of nodes may fail for so long; a link that is cut for a moment loses nobody.
 KEEP_ALIVE = "keep_alive_interval=5,keep_alive_max_attempt=12"
@@ -59,13 +60,15 @@ def _command(spread: SpreadSettings, workers: int, folder: Path) -> list[str]:
     endpoint = spread.rendezvous or "127.0.0.1:0"
     host, _, port = endpoint.partition(":")
     _refuse_port_in_use(host, int(port), spread.nodes)
-    command = [sys.executable, "-m", "torch.distributed.run"]
+    command = [sys.executable, "-m", "manyhands.spread.launch"]
     command += ["--nnodes", spread.nodes, "--nproc-per-node", str(workers)]
     command += ["--max-restarts", str(spread.restarts), "--monitor-interval", "0.2"]
     command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint]
     command += ["--rdzv-id", "manyhands" if spread.rendezvous else folder.name]
-    command += ["--rdzv-conf", f"{KEEP_ALIVE},last_call_timeout=3,join_timeout=600"]
-    command += ["--local-addr", local_address(host)]
+    here = local_address(host)
+    leads = int(here == socket.gethostbyname(host))
+    command += ["--rdzv-conf", f"{KEEP_ALIVE},last_call_timeout=3,join_timeout=600,is_host={leads}"]
+    command += ["--local-addr", here]
     return [*command, "-m", "manyhands.spread.worker", str(folder / "call.json")]
 
 
@@ -135,6 +138,8 @@ def _watch(crew: subprocess.Popen[bytes], status: Status, progress: Progress) ->
             with suppress(subprocess.TimeoutExpired):
                 crew.wait(3)  # the others are about to say the same
             return
+        if status.seconds_since_a_loss() > GIVE_UP_SECONDS:
+            return  # torchrun waits for a machine that it cannot reach
         time.sleep(POLL_SECONDS)
 
 
@@ -145,8 +150,9 @@ def _tell_outcome(code: int, status: Status, folder: Path, call: dict[str, Any])
     if status.done():
         return
     lost = status.losses()
-    log = (folder / "log").read_text("utf-8", "replace").splitlines()[-LAST_LINES:]
-    reason = lost[-1] if lost else "; ".join(line.strip() for line in log if line.strip())[-600:]
+    log = (folder / "log").read_text("utf-8", "replace").splitlines()
+    errors = [line.strip()[:LONGEST_REASON] for line in log if "Error: " in line]
+    reason = [*errors, *lost][-1] if errors or lost else ""
     raise UnderTrainedError(
         f"training ended before all was learnt ({reason or f'torchrun gave {code}'}); "
         f"go on with the same command and --resume"

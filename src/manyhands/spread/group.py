@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import threading
 import time
 from contextlib import suppress
 from datetime import timedelta
@@ -17,6 +18,7 @@ from manyhands.errors import ManyhandsError, UsageError, missing_extra
 
 READY_SECONDS = 3600.0  # for reading the rows, which may take one worker longer than another
 BEAT_SECONDS = 1.0
+NAME_SECONDS = 10.0
 WHO = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -51,6 +53,7 @@ class Group:
         self.bytes, self.seconds = 0, 0.0
         self._stop_asked, self._beaten = False, 0.0
         self._room = self._torch.empty(0)
+        self._mark: Path | None = None
 
     def __enter__(self) -> Self:
         _choose_interface(os.environ["MASTER_ADDR"])
@@ -82,20 +85,22 @@ class Group:
             )
         except RuntimeError as error:
             raise self._lost(error) from None
+        if self.rank == 0 and self._mark:  # all have looked for it
+            self._mark.unlink(missing_ok=True)
 
     def keeps_files(self, folder: Path | None) -> bool:
         """Whether this worker writes checkpoints: the first, and one on a node that cannot see its files."""
         if folder is None:
             return False
-        mark = folder / "keeper"
+        self._mark = folder / ".first"
         if self.rank == 0:
-            mark.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
             token = f"{os.getpid()} {time.time_ns()}"
-            mark.write_text(token)
-            self._store.set("keeper", token)
+            self._mark.write_text(token)
+            self._store.set("mark", token)
             return True
-        token = self._store.get("keeper").decode()
-        seen = mark.is_file() and mark.read_text() == token
+        token = self._store.get("mark").decode()
+        seen = self._mark.is_file() and self._mark.read_text() == token
         return self._local_rank == 0 and not seen
 
     def name(self, worker: int) -> str:
@@ -153,21 +158,24 @@ class Group:
         self.bytes += message.numel() * message.element_size()
 
     def _lost(self, error: RuntimeError) -> LostWorkerError:
-        """Who is behind the others is the one that all wait for."""
+        """Who is behind the others is the one that all wait for; its name is asked for, but not for long."""
         reason = str(error).splitlines()[0][:200]
+        found: list[str] = []
+        asking = threading.Thread(target=lambda: found.append(self._last()), daemon=True)
+        asking.start()
+        asking.join(NAME_SECONDS)
+        if not found:
+            return LostWorkerError(f"worker 0, or the way to its machine, is gone ({reason})")
+        return LostWorkerError(f"{found[0]} ({reason})")
+
+    def _last(self) -> str:
         steps = {}
         for worker in range(self.size):
-            with suppress(RuntimeError):
-                self._store.set_timeout(timedelta(seconds=5))
-                known = self._store.check([f"step/{worker}"])
-                steps[worker] = int(self._store.get(f"step/{worker}")) if known else 0
-        if not steps:
-            return LostWorkerError(f"worker 0 and its list of the others are gone ({reason})")
+            known = self._store.check([f"step/{worker}"])
+            steps[worker] = int(self._store.get(f"step/{worker}")) if known else 0
         others = [worker for worker in steps if worker != self.rank]
         last = min(others, key=lambda worker: steps[worker], default=self.rank)
-        return LostWorkerError(
-            f"{self.name(last)} does not answer, after step {steps[last]:,} or a little later ({reason})"
-        )
+        return f"{self.name(last)} does not answer, after step {steps[last]:,} or a little later"
 
 
 def _engine() -> tuple[Any, Any]:

@@ -40,6 +40,14 @@ class Status:
         """What workers said of others that were lost."""
         return [path.read_text("utf-8") for path in sorted(self._folder.glob("lost-*"))]
 
+    def seconds_since_a_loss(self) -> float:
+        """How long ago a worker was lost; 0 where none was, or where work has gone on since."""
+        moments = [path.stat().st_mtime for path in self._folder.glob("lost-*")]
+        progress = self._folder / "progress.json"
+        if not moments or (progress.is_file() and progress.stat().st_mtime > max(moments)):
+            return 0.0
+        return time.time() - max(moments)
+
     def done(self) -> bool:
         return (self._folder / "done").is_file()
 

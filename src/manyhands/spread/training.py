@@ -174,9 +174,11 @@ def _material(
     return Material(train_rows, valid, test, text, scheme, dataset.vocabulary)
 
 
-def _vocabulary(material: Material, previous: Bundle | None, threads: int) -> Vocabulary:
-    """The words of the training rows, and those that an earlier model had seen."""
+def _vocabulary(material: Material, previous: Bundle | None, threads: int) -> Vocabulary | None:
+    """The words of the training rows, and those that an earlier model had seen; none of numbers."""
     new = material.vocabulary
+    if material.train.corpus.values is not None:
+        return None
     if new is None:
         new = counted(material.train.corpus.words, word_counts(material.train.corpus, threads))
     if previous is None or not previous.has_vocabulary:

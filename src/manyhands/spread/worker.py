@@ -2,18 +2,21 @@
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
 from manyhands.errors import ManyhandsError, ResumableError, WrittenElsewhereError
 from manyhands.records import Silent
 from manyhands.spread.group import LostWorkerError
+from manyhands.spread.launch import end_with_parent
 from manyhands.spread.status import FOLDER, Reporter
 from manyhands.spread.training import train
 
 
 def main() -> int:
     """Train as one of the crew. Who started it is told of errors; only those worth a restart fail."""
+    end_with_parent(signal.SIGKILL)
     call = json.loads(Path(sys.argv[1]).read_text("utf-8"))
     restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     reporter = Reporter(Path(os.environ[FOLDER]), restarts)
@@ -30,7 +33,8 @@ def main() -> int:
     except LostWorkerError as error:
         reporter.lost(str(error))
         sys.stderr.write(f"manyhands: {error}\n")
-        return 1
+        sys.stderr.flush()
+        os._exit(1)  # what was waiting for the lost one may never end
     except WrittenElsewhereError:
         pass
     except ResumableError:  # asked to leave: by who started the crew, or because another one joins

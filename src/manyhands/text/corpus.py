@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from manyhands.kernel import Bytes, Hashes, Ints, frozen, kernel
 from manyhands.parallel import side_by_side
+from manyhands.text.hashing import mix
 from manyhands.text.ragged import Ragged
 from manyhands.text.words import Units, WordTable, count_words, hash_word, next_number
 
@@ -82,6 +83,22 @@ def _hash_words(letters: Bytes, offsets: Ints, out: Hashes) -> None:
     for word in range(len(offsets) - 1):
         value, _ = hash_word(letters, offsets[word], offsets[word + 1])
         out[word] = _of_word(value) if offsets[word + 1] > offsets[word] else NO_WORD
+
+
+def hash_rows(values: npt.NDArray[np.float32]) -> Hashes:
+    """A hash of each row of numbers."""
+    out = np.empty(len(values), np.uint64)
+    _hash_rows(np.ascontiguousarray(values).view(np.uint32), out)
+    return frozen(out)
+
+
+@kernel
+def _hash_rows(bits: Numbers, out: Hashes) -> None:
+    for row in range(len(bits)):
+        value = FIRST
+        for k in range(bits.shape[1]):
+            value = mix(value + np.uint64(bits[row, k]))
+        out[row] = _of_word(value)
 
 
 def corpus_of(normal: Ragged) -> Corpus:
