@@ -1,6 +1,7 @@
 """A crew's lines to each other: PyTorch's process group, with names for who does not answer."""
 
 import os
+import re
 import signal
 import socket
 import threading
@@ -159,7 +160,7 @@ class Group:
 
     def _lost(self, error: RuntimeError) -> LostWorkerError:
         """Who is behind the others is the one that all wait for; its name is asked for, but not for long."""
-        reason = str(error).splitlines()[0][:200]
+        reason = re.sub(r"^\[[^\]]*\] ", "", str(error)).splitlines()[0][:200]
         found: list[str] = []
         asking = threading.Thread(target=lambda: found.append(self._last()), daemon=True)
         asking.start()
