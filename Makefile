@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm reference clean
+.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-balance bench-kills bench-hosts reference clean
 
 # Prepare real reviews, train on them, judge the model and use it.
 demo: $(VENV)/.demo
@@ -48,8 +48,24 @@ bench-quantize: $(VENV)/.test
 
 # lstm beside PyTorch's.
 bench-lstm: $(VENV)/.test
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch]'
 	$(BIN)/python bench/lstm.py --data $(DATA)
+
+# What lstm learns from scratch on real reviews.
+bench-lstm-accuracy: $(VENV)/.test
+	$(BIN)/python bench/lstm_accuracy.py --data $(DATA)
+
+# Crews of workers of unequal speed.
+bench-balance: $(VENV)/.test
+	$(BIN)/python bench/balance.py
+
+# Crews whose workers are killed.
+bench-kills: $(VENV)/.test
+	$(BIN)/python bench/kills.py
+
+# Two hosts in network namespaces; as root.
+bench-hosts: $(VENV)/.test
+	tools/system_packages.sh ip:iproute2
+	$(BIN)/python bench/hosts.py
 
 # The reference pages and the tables in the README, from their sources.
 reference: $(VENV)/.test

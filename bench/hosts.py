@@ -1,4 +1,5 @@
-"""Two hosts, in network namespaces with a link of 1 Gbit/s: training, the link cut for a while, and for good.
+"""Two hosts, in network namespaces with a link of 1 Gbit/s: training, a host that
+joins later, the link cut for a while, and for good.
 
 Needs root. Each host has a folder and a checkpoint of its own; the one at whose address they meet leads.
 """
@@ -83,16 +84,19 @@ def start(host: str, home: Path, epochs: int) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def play(epochs: int, cut: float | None) -> dict[str, Any]:
-    """Train on both hosts; cut the link after a while, for so many seconds."""
+def play(epochs: int, cut: float | None, *, late: bool = False) -> dict[str, Any]:
+    """Train on both hosts, one of them may come ``late``; cut the link for so many seconds."""
     with tempfile.TemporaryDirectory() as name:
         home, began = Path(name), time.monotonic()
         reviews(home / "reviews.txt", 6000)
-        runs = {host: start(host, home, epochs) for host in HOSTS}
-        if cut is not None:
+        runs = {host: start(host, home, epochs) for host in list(HOSTS)[: 1 if late else 2]}
+        if cut is not None or late:
             while not list(home.glob("mha/.run.checkpoint/checkpoint-*")):
                 time.sleep(0.1)
             time.sleep(2)
+        if late:
+            runs["mhb"] = start("mhb", home, epochs)
+        if cut is not None:
             ip("-n", "mhb", "link", "set", "mhb0", "down")
             if cut < float("inf"):
                 time.sleep(cut)
@@ -120,14 +124,19 @@ def play(epochs: int, cut: float | None) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=["plain", "cut", "lost"])
+    parser.add_argument("--only", choices=["plain", "joined", "cut", "lost"])
     options = parser.parse_args()
-    plays = {"plain": (10, None), "cut": (60, CUT_SECONDS), "lost": (60, float("inf"))}
+    plays = {
+        "plain": lambda: play(10, None),
+        "joined": lambda: play(120, None, late=True),
+        "cut": lambda: play(60, CUT_SECONDS),
+        "lost": lambda: play(60, float("inf")),
+    }
     facts: dict[str, Any] = {"link": link_hosts()}
     try:
-        for name, (epochs, cut) in plays.items():
+        for name, played in plays.items():
             if options.only in (None, name):
-                facts[name] = play(epochs, cut)
+                facts[name] = played()
                 print(name, json.dumps(facts[name], indent=1), flush=True)
                 ip("-n", "mhb", "link", "set", "mhb0", "up")
     finally:

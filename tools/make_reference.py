@@ -83,7 +83,42 @@ def tables() -> dict[str, str]:
         "quantize": table([("set", "model", "accuracy", "size", "at 2 MB"), *small]),
         "prepare": table([(size, "MB/s", "ours is faster by", "peak memory"), *by_way]),
         "rows": table([("random rows, one core", "rows/s"), *by_row]),
+        **crews_and_cells(),
         "memory": table([(f"{memory['gigabytes']} GB of reviews", "peak memory", "speed"), *by_memory]),
+    }
+
+
+def crews_and_cells() -> dict[str, str]:
+    """The tables of ``lstm`` and of crews."""
+    ways = ("ours", "PyTorch, padded", "PyTorch, packed")
+    speeds = [
+        (name, *(f"{r[way]:,}" for way in ways), f"{r['times the padded']} x")
+        for name, r in record("lstm")["rows_per_second"].items()
+    ]
+    learnt = [
+        (
+            f"`{name}`",
+            " ".join(f"`--{k.replace('_', '-')} {v}`" for k, v in r["settings"].items()),
+            ", ".join(f"{100 * run['accuracy']:.2f} %" for run in r["runs"]),
+            ", ".join(f"{run['seconds']:.0f} s" for run in r["runs"]),
+        )
+        for name, r in record("lstm_accuracy").items()
+        if isinstance(r, dict) and "runs" in r
+    ]
+    crews = [
+        (
+            name,
+            " + ".join(f"{speed:,}" for speed in r["alone"]),
+            f"{r['together']:,}",
+            f"{100 * r['share_of_sum']:.0f} %",
+            f"{r['unbalanced']:,} ({100 * r['unbalanced_share']:.0f} %)",
+        )
+        for name, r in record("balance")["crews"].items()
+    ]
+    return {
+        "lstm": table([("rows/s on 2 threads", *ways, "ours beside the padded"), *speeds]),
+        "lstm_accuracy": table([("reviews", "settings", "accuracy by seed", "seconds"), *learnt]),
+        "balance": table([("speeds", "each alone", "together", "of the sum", "without balance"), *crews]),
     }
 
 

@@ -9,7 +9,7 @@ from manyhands.models.learner import Learner
 from manyhands.records import Progress
 from manyhands.spread.job import Job, Outcome, check_weights, continued_labels, with_class_weights
 from manyhands.text.lesson import Lesson
-from manyhands.train.checkpoint import Keeper
+from manyhands.train.checkpoint import Keeper, forget
 from manyhands.train.exchange import Exchange
 from manyhands.train.fit import fit
 from manyhands.train.schedule import Schedule
@@ -44,6 +44,8 @@ def learn(
     keeper = None
     if job.checkpoint is not None:
         keeper = Keeper(job.checkpoint, identity, learner, job.frame.checkpoint_seconds)
+    if keeper and keeps and not job.resume:
+        forget(keeper.folder)
     state = keeper.restore() if keeper and job.resume else State()
 
     def keep(state: State) -> None:

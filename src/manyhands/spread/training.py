@@ -31,7 +31,7 @@ from manyhands.storage.files import reading as errors_of
 from manyhands.text.corpus import word_counts
 from manyhands.text.lesson import Lesson
 from manyhands.text.vocabulary import Vocabulary, counted, together
-from manyhands.train.checkpoint import alone_in, checkpoint_folder
+from manyhands.train.checkpoint import alone_in, checkpoint_folder, forget
 from manyhands.train.track import Tracker
 
 StrPath = str | os.PathLike[str]
@@ -117,6 +117,8 @@ def train(
         run(job, material.train, material.valid, watcher)
         raise WrittenElsewhereError("trained; worker 0 writes the bundle")
     with destination(os.fspath(out), overwrite, BUNDLE) as place, alone_in(folder):
+        if not resume:
+            forget(folder)
         material = _material(names, reading or {}, previous, resources, watcher)
         with Tracker(track, folder, place) as tracker:
             outcome = run(job, material.train, material.valid, watcher, tracker)

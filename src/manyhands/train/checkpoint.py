@@ -44,6 +44,12 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted((path for path in folder.iterdir() if FILE.fullmatch(path.name)), reverse=True)
 
 
+def forget(folder: Path) -> None:
+    """Remove the checkpoints of an earlier run, which a restart would take for those of this one."""
+    for path in checkpoints(folder):
+        path.unlink(missing_ok=True)
+
+
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
     """Hold a run's checkpoint folder: two runs to one place would spoil each other's checkpoints."""
