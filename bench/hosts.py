@@ -114,11 +114,11 @@ def play(epochs: int, cut: float | None, *, late: bool = False) -> dict[str, Any
                 ended[host] |= {
                     "rows_seen": record["examples_seen"],
                     "rows_asked": record["data"]["rows"] * epochs,
-                    "workers_at_the_end": record["workers"],
+                    "workers_by_epoch": [len(lap["seconds"]["forward"]) for lap in record["laps"]],
                     "loss": record["scores"]["train"][-1]["loss"],
                 }
             else:
-                ended[host]["said"] += out[-200:]
+                ended[host]["said"] += out.strip()
     return ended
 
 

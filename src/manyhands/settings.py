@@ -113,7 +113,7 @@ class NgramSettings(ModelSettings):
 
 
 class SpreadSettings(Settings):
-    """Who shares the work; it decides how fast, and what comes out only in the last digits."""
+    """Who shares the work. Models that share batches come out the same, up to rounding; others merge."""
 
     spread: str = "single"
     workers: Annotated[int, Field(ge=1, le=512)] | None = None

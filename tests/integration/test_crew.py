@@ -110,6 +110,25 @@ def test_asked_to_end_it_saves_and_goes_on_later(tmp_path, data, undisturbed):
     assert digest(tmp_path) == undisturbed[1]
 
 
+def test_a_restart_does_not_take_up_what_another_run_left(tmp_path, data, undisturbed):
+    """Also not one of other settings, which could not be taken up at all."""
+    other = [*LSTM, "--epochs", "30", "--patience", "99", "--checkpoint-seconds", "0", "--seed", "5"]
+    run = start(tmp_path, data, *other)
+    wait_for_checkpoint(run, tmp_path, 3)
+    run.kill()
+    run.wait()
+    left = checkpoints(tmp_path / ".run.checkpoint")[0].name
+    run = start(tmp_path, data, *LONG, "--checkpoint-seconds", "1000")
+    while not worker_pids(tmp_path, 1):
+        time.sleep(0.05)
+    time.sleep(6)  # it trains, and has kept nothing yet
+    if run.poll() is None:
+        os.kill(worker_pids(tmp_path, 1)[0], signal.SIGKILL)
+    finished(run)
+    assert left.startswith("checkpoint-")
+    assert digest(tmp_path) == undisturbed[1]
+
+
 def test_a_crew_that_cannot_go_on_says_that_it_ended_short(tmp_path, data):
     run = start(tmp_path, data, *LONG, "--restarts", "0")
     wait_for_checkpoint(run, tmp_path)
@@ -164,6 +183,10 @@ def test_a_port_in_use(tmp_path, data):
         (["--balance", "often", *CREW], "--balance is every:N (epochs), steps:N, once or off, not 'often'"),
         (["--spread", "allreduce", "--workers", "0"], "--workers"),
         (["--workers", "2"], "--workers is for crews; add --spread allreduce"),
+        (["--nodes", "2", "--rendezvous", "127.0.0.1:29400"], "--nodes is for crews"),
+        ([*CREW, "--nodes", "3:2", "--rendezvous", "127.0.0.1:29400"], "--nodes 3:2 ends before it begins"),
+        ([*CREW, "--nodes", "2"], "several machines need an address to meet at; add --rendezvous"),
+        ([*CREW, "--rendezvous", "127.0.0.1:99999"], "has no port from 1 to 65535"),
     ],
 )
 def test_mistakes(tmp_path, data, wrong, said):

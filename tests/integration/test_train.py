@@ -190,3 +190,9 @@ def test_one_line_for_each_line_whatever_it_holds(manyhands, prepared, tmp_path)
     done = manyhands("predict", "run", stdin=odd)
     assert done.code == 0, done.err
     assert len(done.out.splitlines()) == 7
+
+
+def test_what_other_launchers_set_does_not_matter_alone(manyhands, prepared):
+    done = manyhands("train", prepared, "--out", "run", env={"RANK": "1", "WORLD_SIZE": "2"})
+    assert done.code == 0, done.err
+    assert manyhands("predict", "run", stdin=b"great superb food").out.startswith("2\t")

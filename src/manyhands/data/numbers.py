@@ -47,13 +47,11 @@ def is_table(sources: Sequence[str], settings: PrepareSettings) -> bool:
 
 def read_table(sources: Sequence[str], settings: PrepareSettings, *, labelled: bool = True) -> Lesson:
     """All rows of the files; those that lack a number or a label are left out and counted."""
-    tables = [_read(source, settings) for source in sources]
-    try:
-        table = pa.concat_tables(tables, promote_options="permissive")
-    except pa.ArrowInvalid as error:
-        raise InputError(f"the files have different columns: {error}") from None
+    table = _together([_read(source) for source in sources])
     name = _label_column(table, settings.label_field, sources[0], labelled)
     columns = [column for column in table.column_names if column != name]
+    if not columns or len(set(columns)) < len(columns):
+        raise InputError(f"{sources[0]} needs columns of numbers, each with a name of its own")
     values = np.column_stack([_numbers(table, column, sources[0]) for column in columns])
     usable = np.isfinite(values).all(axis=1)
     labels, names = np.zeros(len(values), np.int32), [""]
@@ -81,7 +79,7 @@ def corpus_of_numbers(values: npt.NDArray[np.float32]) -> Corpus:
     return Corpus(take, len(values), len(values), nothing, hash_rows(values), values)
 
 
-def _read(source: str, settings: PrepareSettings) -> pa.Table:
+def _read(source: str) -> pa.Table:
     parts = []
     for file in expand([source]):
         with closing(InputStream(file)) as stream:
@@ -104,7 +102,15 @@ def _read(source: str, settings: PrepareSettings) -> pa.Table:
             )
         except pa.ArrowInvalid as error:
             raise InputError(f"{file.name} is no table: {str(error).splitlines()[0][:200]}") from None
-    return pa.concat_tables(parts, promote_options="permissive")
+    return _together(parts)
+
+
+def _together(tables: list[pa.Table]) -> pa.Table:
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowInvalid as error:
+        reason = str(error).splitlines()[0][:200]
+        raise InputError(f"the columns do not fit together: {reason}") from None
 
 
 def _label_column(table: pa.Table, wanted: str | None, source: str, labelled: bool) -> str | None:

@@ -58,8 +58,8 @@ class Numbers:
 
     @classmethod
     def of(cls, values: Floats) -> "Numbers":
-        spread = values.std(axis=0)
-        return cls(values.mean(axis=0), np.where(spread > 0, spread, 1).astype(np.float32))
+        mean, spread = np.mean(values, axis=0, dtype=np.float64), np.std(values, axis=0, dtype=np.float64)
+        return cls(np.asarray(mean, np.float32), np.asarray(np.where(spread > 0, spread, 1), np.float32))
 
     @property
     def words(self) -> int:

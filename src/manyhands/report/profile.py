@@ -26,7 +26,7 @@ LARGEST_RECORD = 64 << 20
 
 @dataclass(frozen=True)
 class Profile:
-    """``seconds[part][worker]``; ``shares`` over time, each with the number of rows seen by then."""
+    """``seconds[part][worker]``; ``shares`` over time, each with the step after which it was measured."""
 
     model: str
     spread: str
@@ -47,7 +47,7 @@ class Profile:
             "spread": self.spread,
             "steps": self.steps,
             "seconds": self.seconds,
-            "shares": [{"seen": seen, "shares": shares} for seen, shares in self.shares],
+            "shares": [{"step": step, "shares": shares} for step, shares in self.shares],
         }
 
 

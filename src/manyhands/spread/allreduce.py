@@ -25,6 +25,7 @@ from manyhands.spread.balance import Policy, by_speed, cut, equal
 from manyhands.spread.group import Group
 from manyhands.spread.job import Job, Outcome
 from manyhands.spread.running import Watch, learn
+from manyhands.spread.status import note_run
 from manyhands.text.lesson import Lesson
 from manyhands.train.exchange import Learn, added
 from manyhands.train.state import State
@@ -66,7 +67,8 @@ class AllReduce:
         if rows < self.workers:
             raise InputError(f"{rows} rows are too few for {self.workers} workers; lower --workers")
         self._group.wait_for_all()
-        mine = zlib.crc32(json.dumps(identity, sort_keys=True, default=str).encode())
+        meant = {**identity, "balance": repr(self._policy)}
+        mine = zlib.crc32(json.dumps(meant, sort_keys=True, default=str).encode())
         others = self._group.gather(np.array([mine], np.float64))[:, 0]
         if (others != others[0]).any():
             other = int(np.flatnonzero(others != others[0])[0])
@@ -84,6 +86,8 @@ class AllReduce:
         if facts["best_epoch"] and not best:
             best = {name: np.zeros_like(array) for name, array in learner.weights().items()}
         state.take(facts, best)
+        self._steps = sum(lap["rounds"] for lap in state.laps) + state.round
+        note_run(state.run)
         for array in [*learner.weights().values(), *(best[name] for name in sorted(best))]:
             self._group.same_for_all(array, leader)
 

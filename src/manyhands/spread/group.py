@@ -28,12 +28,15 @@ class LostWorkerError(ManyhandsError):
 
 
 def inside() -> bool:
-    """Whether torchrun started this process."""
-    return "RANK" in os.environ
+    """Whether torchrun, or something like it, started this process."""
+    return all(name in os.environ for name in WHO)
 
 
 def rank() -> int:
-    return int(os.environ.get("RANK", "0"))
+    try:
+        return int(os.environ["RANK"])
+    except ValueError:
+        raise UsageError(f"RANK is '{os.environ['RANK']}', which is no number") from None
 
 
 class Group:
@@ -47,7 +50,7 @@ class Group:
         for name in WHO:
             if name not in os.environ:
                 raise UsageError(f"{name} is not set: start the crew by torchrun, or with --workers")
-        self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        self.rank, self.size = rank(), int(os.environ["WORLD_SIZE"])
         self._local_rank = int(os.environ.get("LOCAL_RANK", "0"))
         self._stall = timedelta(seconds=stall_seconds)
         self._torch, self._dist = _engine()
@@ -55,11 +58,12 @@ class Group:
         self._stop_asked, self._beaten = False, 0.0
         self._room = self._torch.empty(0)
         self._mark: Path | None = None
+        self._handlers: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
         _choose_interface(os.environ["MASTER_ADDR"])
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._note_stop)
+            self._handlers[number] = signal.signal(number, self._note_stop)
         self._store, _, _ = next(self._dist.rendezvous("env://", timeout=timedelta(seconds=READY_SECONDS)))
         self._store.set(f"who/{self.rank}", f"{socket.gethostname()} {os.getpid()}")
         # The group is made when all are there, so that no one's slow reading counts as silence.
@@ -71,6 +75,10 @@ class Group:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        if self._mark and self.rank == 0:
+            self._mark.unlink(missing_ok=True)
         if self._dist.is_initialized():
             with suppress(Exception):  # a group that lost someone cannot be closed in good order
                 self._dist.destroy_process_group()

@@ -32,6 +32,12 @@ class Job:
     previous: Model | None = None
     checkpoint: Path | None = None
     resume: bool = False
+    run: str | None = None  # of a crew that begins again: the run that it goes on with
+
+    def given(self) -> dict[str, Any]:
+        """All settings that were chosen, as JSON has them."""
+        parts = (self.settings, self.frame, self.spread)
+        return {k: v for part in parts for k, v in part.model_dump(mode="json", exclude_unset=True).items()}
 
     def identity(self, lesson: Lesson, valid: Lesson | None) -> dict[str, Any]:
         """All that decides what comes out: a checkpoint fits this and nothing else."""
@@ -70,6 +76,7 @@ def job_for(
     previous: Bundle | None = None,
     checkpoint: Path | None = None,
     resume: bool = False,
+    run: str | None = None,
 ) -> Job:
     """Check all settings, and who each belongs to: the model or the frame around it."""
     if previous is not None:
@@ -86,7 +93,15 @@ def job_for(
         previous=previous.model if previous else None,
         checkpoint=checkpoint,
         resume=resume,
+        run=run,
     )
+
+
+def refuse_crew_settings(settings: dict[str, Any]) -> None:
+    """What only a crew can do must not be taken for done."""
+    for name in SpreadSettings.model_fields:
+        if name != "spread" and name in settings:
+            raise UsageError(f"--{name.replace('_', '-')} is for crews; add --spread allreduce")
 
 
 def _inherited(model: str, settings: dict[str, Any], previous: BundleConfig) -> dict[str, Any]:
@@ -100,7 +115,7 @@ def _inherited(model: str, settings: dict[str, Any], previous: BundleConfig) -> 
         )
     shape = {name: previous.settings[name] for name in SHAPE if name in previous.settings}
     for name, value in shape.items():
-        if settings.get(name, value) != value:
+        if str(settings.get(name, value)) != str(value):
             raise UsageError(
                 f"the bundle to continue from has {name} {value}, which cannot become {settings[name]}; "
                 f"leave out --{name.replace('_', '-')}"

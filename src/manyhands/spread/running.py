@@ -1,5 +1,6 @@
 """One worker's run, from rows to a trained model: all of it that is the same however the work is spread."""
 
+import secrets
 from collections.abc import Callable
 
 from manyhands.catalog import MODELS, load
@@ -9,7 +10,7 @@ from manyhands.models.learner import Learner
 from manyhands.records import Progress
 from manyhands.spread.job import Job, Outcome, check_weights, continued_labels, with_class_weights
 from manyhands.text.lesson import Lesson
-from manyhands.train.checkpoint import Keeper, forget
+from manyhands.train.checkpoint import Keeper
 from manyhands.train.exchange import Exchange
 from manyhands.train.fit import fit
 from manyhands.train.schedule import Schedule
@@ -44,9 +45,10 @@ def learn(
     keeper = None
     if job.checkpoint is not None:
         keeper = Keeper(job.checkpoint, identity, learner, job.frame.checkpoint_seconds)
-    if keeper and keeps and not job.resume:
-        forget(keeper.folder)
-    state = keeper.restore() if keeper and job.resume else State()
+    state = State()
+    if keeper and (job.resume or job.run):
+        state = keeper.restore(job.run)
+    state.run = state.run or secrets.token_hex(8)
 
     def keep(state: State) -> None:
         if watch is not None:
@@ -70,8 +72,9 @@ def learn(
             keep=keep,
             progress=progress,
         )
-    except BaseException:  # an interrupt above all: what was learnt is not lost
-        if keeper and keeps and state.seen and state.whole:
+    except BaseException as error:  # an interrupt above all: what was learnt is not lost
+        saved = isinstance(error, ResumableError)
+        if keeper and keeps and state.seen and state.whole and not saved:
             keeper.save(state)
         raise
     for name, array in learner.weights().items():

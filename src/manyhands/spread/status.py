@@ -7,9 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from manyhands.records import Progress
+from manyhands.train.checkpoint import ANY
 
 FOLDER = "MANYHANDS_CREW"
 SECONDS_BETWEEN = 0.2
+WROTE = "wrote"
+
+
+def note_run(run: str) -> None:
+    """Remember the run's name for the workers that may be started in the place of this one."""
+    if FOLDER in os.environ:
+        _write(Path(os.environ[FOLDER]) / "run", run)
+
+
+def known_run() -> str | None:
+    """The run that this worker goes on with, if it was started in the place of another."""
+    if FOLDER in os.environ:
+        path = Path(os.environ[FOLDER]) / "run"
+        return path.read_text("utf-8") if path.is_file() else None
+    return ANY if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" else None
 
 
 class Status:
@@ -51,6 +67,10 @@ class Status:
     def done(self) -> bool:
         return (self._folder / "done").is_file()
 
+    def wrote(self) -> bool:
+        """Whether the bundle was written by a worker of this machine."""
+        return self.done() and (self._folder / "done").read_text("utf-8") == WROTE
+
 
 class Reporter:
     """The side that writes: a worker's progress, if it is the first one of its node."""
@@ -79,8 +99,8 @@ class Reporter:
     def lost(self, message: str) -> None:
         _write(self._folder / f"lost-{time.time_ns()}", message)
 
-    def done(self) -> None:
-        _write(self._folder / "done", "")
+    def done(self, *, wrote: bool) -> None:
+        _write(self._folder / "done", WROTE if wrote else "")
 
 
 def _write(path: Path, text: str) -> None:

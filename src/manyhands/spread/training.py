@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fsspec.core import url_to_fs
+from pydantic_core import to_jsonable_python
 
 from manyhands.catalog import SPREADS, load
 from manyhands.data.dataset import open_dataset
@@ -21,17 +22,17 @@ from manyhands.models.bundle import BUNDLE, RECORD, VERSION, Bundle, BundleConfi
 from manyhands.models.card import model_card
 from manyhands.models.saving import load_bundle
 from manyhands.records import SPLITS, Progress, Resources, Silent
-from manyhands.settings import LabelScheme, PrepareSettings, SpreadSettings, TextSettings
+from manyhands.settings import LabelScheme, PrepareSettings, TextSettings
 from manyhands.spread import group, single
-from manyhands.spread.balance import Policy
-from manyhands.spread.crew import run_crew
-from manyhands.spread.job import Job, Outcome, job_for
+from manyhands.spread.crew import check_crew, run_crew
+from manyhands.spread.job import Job, Outcome, job_for, refuse_crew_settings
+from manyhands.spread.status import known_run
 from manyhands.storage.destination import destination
 from manyhands.storage.files import reading as errors_of
 from manyhands.text.corpus import word_counts
 from manyhands.text.lesson import Lesson
 from manyhands.text.vocabulary import Vocabulary, counted, together
-from manyhands.train.checkpoint import alone_in, checkpoint_folder, forget
+from manyhands.train.checkpoint import alone_in, checkpoint_folder
 from manyhands.train.track import Tracker
 
 StrPath = str | os.PathLike[str]
@@ -80,12 +81,18 @@ def train(
     began = time.monotonic()
     watcher = progress or Silent()
     names = [os.fspath(name) for name in ([data] if isinstance(data, str | os.PathLike) else data)]
-    spread = SpreadSettings.checked(**{k: v for k, v in settings.items() if k in SpreadSettings.model_fields})
-    alone = load(SPREADS, "spread", spread.spread) is single.run
-    if alone and spread.workers is not None:
-        raise UsageError("--workers is for crews; add --spread allreduce")
+    resources = resources_for(memory, threads)
+    previous = load_bundle(continue_from) if continue_from is not None else None
+    folder = checkpoint_folder(os.fspath(out))
+    job = job_for(
+        model, settings, resources, previous=previous, checkpoint=folder, resume=resume, run=known_run()
+    )
+    run = load(SPREADS, "spread", job.spread.spread)
+    alone = run is single.run
+    if alone:
+        refuse_crew_settings(settings)
     if not alone and not group.inside():
-        Policy.parse(spread.balance)  # a mistake is told before anyone is started
+        check_crew(job.spread, names)
         call = {
             "data": names,
             "out": os.fspath(out),
@@ -94,31 +101,15 @@ def train(
             "continue_from": None if continue_from is None else os.fspath(continue_from),
             "track": track,
             "overwrite": overwrite,
-            "memory": memory,
-            "reading": reading,
-            "settings": settings,
+            "reading": to_jsonable_python(reading),
+            "settings": job.given(),
         }
-        run_crew(call, spread, threads, watcher)
-        return _finished(out)
-    resources = resources_for(memory, threads)
-    previous = load_bundle(continue_from) if continue_from is not None else None
-    folder = checkpoint_folder(os.fspath(out))
-    job = job_for(
-        model,
-        settings,
-        resources,
-        previous=previous,
-        checkpoint=folder,
-        resume=resume,
-    )
-    run = load(SPREADS, "spread", spread.spread)
-    if group.rank():  # of a crew, the first worker writes what all have made
+        return _finished(os.fspath(out), run_crew(call, job.spread, resources, threads, watcher))
+    if not alone and group.rank():  # of a crew, the first worker writes what all have made
         material = _material(names, reading or {}, previous, resources, watcher)
         run(job, material.train, material.valid, watcher)
         raise WrittenElsewhereError("trained; worker 0 writes the bundle")
     with destination(os.fspath(out), overwrite, BUNDLE) as place, alone_in(folder):
-        if not resume:
-            forget(folder)
         material = _material(names, reading or {}, previous, resources, watcher)
         with Tracker(track, folder, place) as tracker:
             outcome = run(job, material.train, material.valid, watcher, tracker)
@@ -131,15 +122,14 @@ def train(
     return Trained(bundle, record)
 
 
-def _finished(out: StrPath) -> Trained:
+def _finished(out: str, here: bool) -> Trained:
     """What a crew has written."""
-    path = os.fspath(out)
-    with errors_of(path):
-        filesystem, place = url_to_fs(path)
-        if not filesystem.isfile(f"{place}/{RECORD}"):
-            raise WrittenElsewhereError(f"trained; worker 0, on another machine, has written {path} there")
+    if not here:
+        raise WrittenElsewhereError(f"trained; worker 0, on another machine, has written {out} there")
+    with errors_of(out):
+        filesystem, place = url_to_fs(out)
         record = json.loads(filesystem.cat_file(f"{place}/{RECORD}"))
-    return Trained(load_bundle(path), record)
+    return Trained(load_bundle(out), record)
 
 
 def _material(

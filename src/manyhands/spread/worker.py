@@ -6,30 +6,25 @@ import signal
 import sys
 from pathlib import Path
 
-from manyhands.errors import ManyhandsError, ResumableError, WrittenElsewhereError
-from manyhands.records import Silent
-from manyhands.spread.group import LostWorkerError
 from manyhands.spread.launch import end_with_parent
-from manyhands.spread.status import FOLDER, Reporter
-from manyhands.spread.training import train
 
 
 def main() -> int:
     """Train as one of the crew. Who started it is told of errors; only those worth a restart fail."""
-    end_with_parent(signal.SIGKILL)
+    end_with_parent(signal.SIGKILL)  # before anything heavy is loaded
+
+    from manyhands.errors import ManyhandsError, ResumableError, WrittenElsewhereError  # noqa: PLC0415
+    from manyhands.records import Silent  # noqa: PLC0415
+    from manyhands.spread.group import LostWorkerError, rank  # noqa: PLC0415
+    from manyhands.spread.status import FOLDER, Reporter  # noqa: PLC0415
+    from manyhands.spread.training import train  # noqa: PLC0415
+
     call = json.loads(Path(sys.argv[1]).read_text("utf-8"))
-    restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-    reporter = Reporter(Path(os.environ[FOLDER]), restarts)
+    reporter = Reporter(Path(os.environ[FOLDER]), int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")))
     first = os.environ["LOCAL_RANK"] == "0"
     settings = call.pop("settings")
     try:
-        train(
-            call.pop("data"),
-            call.pop("out"),
-            **{**call, "resume": call["resume"] or restarts > 0},
-            progress=reporter if first else Silent(),
-            **settings,
-        )
+        train(**call, progress=reporter if first else Silent(), **settings)
     except LostWorkerError as error:
         reporter.lost(str(error))
         sys.stderr.write(f"manyhands: {error}\n")
@@ -43,7 +38,7 @@ def main() -> int:
         reporter.failed(error.exit_code, str(error))
         return 0
     if first:
-        reporter.done()
+        reporter.done(wrote=rank() == 0)
     return 0
 
 

@@ -24,6 +24,7 @@ from manyhands.train.state import State
 
 FILE = re.compile(r"checkpoint-(\d{12})\.safetensors")
 KEPT = 2
+ANY = "*"
 BEST = "best."
 
 
@@ -42,12 +43,6 @@ def checkpoints(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     return sorted((path for path in folder.iterdir() if FILE.fullmatch(path.name)), reverse=True)
-
-
-def forget(folder: Path) -> None:
-    """Remove the checkpoints of an earlier run, which a restart would take for those of this one."""
-    for path in checkpoints(folder):
-        path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -106,22 +101,35 @@ class Keeper:
             path.unlink(missing_ok=True)
         self._kept_at = time.monotonic()
 
-    def restore(self) -> State:
-        """Take up the run at its newest checkpoint that is whole; a new one where there is none."""
+    def restore(self, run: str | None = None) -> State:
+        """Take up the run at its newest checkpoint that is whole; a new one where there is none.
+
+        With ``run``, only what that run has left counts; ``ANY`` stands for whichever did the same job.
+        """
         damaged: InputError | None = None
         for path in checkpoints(self.folder):
             try:
-                return self._restored(path)
+                state = self._restored(path, run)
             except InputError as error:
                 damaged = damaged or error
-        if damaged:
+                continue
+            except UsageError:  # of another job
+                if run is None:
+                    raise
+                continue
+            if state is not None:
+                return state
+        if damaged and run is None:
             raise damaged
         return State()
 
-    def _restored(self, path: Path) -> State:
+    def _restored(self, path: Path, run: str | None) -> State | None:
         arrays, facts = read_tensors(path)
         try:
             _refuse_another_job(json.loads(facts["job"]), self._job)
+            known = json.loads(facts["state"])
+            if run not in (None, ANY, known["run"]):
+                return None
             if str(_sum(arrays)) != facts["sum"]:
                 raise ValueError("its numbers are not those that were written")
             best = {
@@ -130,7 +138,7 @@ class Keeper:
                 if name.startswith(BEST)
             }
             state = State()
-            state.take(json.loads(facts["state"]), best)
+            state.take(known, best)
             for name, array in self._learner.weights().items():
                 if arrays[name].shape != array.shape:
                     raise ValueError(f"{name} has another shape")

@@ -33,9 +33,10 @@ def fit(
 ) -> Traffic:
     """Train until the epochs are over or validation no longer improves; ``state`` tells how it went."""
     exchange.start(learner, state)
+    total = sum(feed.rows(block) for block in range(len(feed)))
     with ThreadPoolExecutor(plan.threads) as hands:
         while not state.done(plan):
-            progress.stage(f"epoch {state.epoch + 1} of {plan.epochs}", _rows(feed), "rows")
+            progress.stage(f"epoch {state.epoch + 1} of {plan.epochs}", total, "rows")
             rounds = _rounds(learner, feed, plan.seed, state.epoch)[state.round :]
             for blocks, pieces, rows in _ready(learner, feed, exchange, rounds, state.epoch, hands):
                 began, state.whole = time.monotonic(), False
@@ -47,7 +48,7 @@ def fit(
                 state.whole = True
                 state.seconds += time.monotonic() - began
                 keep(state)
-                progress.advance(state.seen - state.epoch * _rows(feed), f"loss {state.loss.mean:.4f}")
+                progress.advance(state.seen - state.epoch * total, f"loss {state.loss.mean:.4f}")
             _end_epoch(learner, plan, state, validate() if validate else {}, exchange.lap())
             keep(state)
     return exchange.finish()
@@ -110,10 +111,6 @@ def _rates(
 def _seed(seed: int, epoch: int, block: int) -> int:
     """From (seed, epoch, block) and never from who does the work, so that it does not matter who does."""
     return int(_mixed(np.uint64(seed), np.uint64(epoch), np.uint64(block))) >> 2
-
-
-def _rows(feed: Feed) -> int:
-    return sum(feed.rows(block) for block in range(len(feed)))
 
 
 def _added(state: State, loss: Loss) -> Loss:

@@ -30,6 +30,7 @@ class Plan:
 class State:
     """How far training has come: with the learner's weights, all that is needed to go on."""
 
+    run: str = ""  # the name of the run, the same however often a crew begins again
     epoch: int = 0
     round: int = 0
     seen: int = 0
