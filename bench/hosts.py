@@ -107,7 +107,7 @@ def play(epochs: int, cut: float | None, *, late: bool = False) -> dict[str, Any
             ended[host] = {
                 "exit": run.returncode,
                 "seconds": round(time.monotonic() - began, 1),
-                "said": err[-400:],
+                "said": " ".join(line for line in err.splitlines() if line.startswith("manyhands")),
             }
             if run.returncode == 0 and out.startswith("{"):
                 record = json.loads(out)

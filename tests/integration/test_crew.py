@@ -96,6 +96,34 @@ def test_killed_workers_are_replaced_and_nothing_is_lost_or_counted_twice(tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
 
 
+def listening(folder: Path) -> set[str]:
+    """The addresses at which processes of a crew listen, as the kernel writes them."""
+    sockets = {}
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A":
+                sockets[f"socket:[{fields[9]}]"] = fields[1].partition(":")[0]
+    found = set()
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and f"TEST_FOLDER={folder}".encode() in (entry / "environ").read_bytes():
+                for descriptor in (entry / "fd").iterdir():
+                    found.add(sockets.get(str(descriptor.readlink()), ""))
+        except OSError:
+            continue
+    return found - {""}
+
+
+def test_a_crew_listens_on_the_loopback_address_only(tmp_path, data):
+    run = start(tmp_path, data, *LONG)
+    wait_for_checkpoint(run, tmp_path)
+    addresses = listening(tmp_path)
+    run.send_signal(signal.SIGTERM)
+    run.communicate(timeout=60)
+    assert addresses == {"0100007F"}
+
+
 def test_asked_to_end_it_saves_and_goes_on_later(tmp_path, data, undisturbed):
     run = start(tmp_path, data, *LONG, "--checkpoint-seconds", "0.3")
     wait_for_checkpoint(run, tmp_path)

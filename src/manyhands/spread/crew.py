@@ -27,7 +27,7 @@ from manyhands.machine import LEAST_BYTES, cores
 from manyhands.records import Progress, Resources
 from manyhands.settings import SpreadSettings
 from manyhands.spread.balance import Policy
-from manyhands.spread.launch import STARTER
+from manyhands.spread.launch import BACKEND, STARTER
 from manyhands.spread.status import FOLDER, Status
 
 POLL_SECONDS = 0.2
@@ -92,7 +92,7 @@ def _command(spread: SpreadSettings, workers: int, folder: Path) -> list[str]:
     command += ["--nnodes", spread.nodes, "--nproc-per-node", str(workers)]
     command += ["--max-restarts", str(spread.restarts), "--monitor-interval", "0.2"]
     command += ["--log-dir", str(folder / "logs")]
-    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint]
+    command += ["--rdzv-backend", BACKEND, "--rdzv-endpoint", endpoint]
     command += ["--rdzv-id", "manyhands" if spread.rendezvous else folder.name]
     command += ["--rdzv-conf", f"{KEEP_ALIVE},last_call_timeout=3,join_timeout=600,is_host={int(leads)}"]
     command += ["--local-addr", here]

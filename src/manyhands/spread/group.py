@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.errors import ManyhandsError, UsageError, missing_extra
+from manyhands.spread.store import open_store
 
 READY_SECONDS = 3600.0  # for reading the rows, which may take one worker longer than another
 BEAT_SECONDS = 1.0
@@ -64,10 +65,15 @@ class Group:
         _choose_interface(os.environ["MASTER_ADDR"])
         for number in (signal.SIGTERM, signal.SIGINT):
             self._handlers[number] = signal.signal(number, self._note_stop)
-        self._store, _, _ = next(self._dist.rendezvous("env://", timeout=timedelta(seconds=READY_SECONDS)))
+        self._store = self._found_store()
         self._store.set(f"who/{self.rank}", f"{socket.gethostname()} {os.getpid()}")
         # The group is made when all are there, so that no one's slow reading counts as silence.
         return self
+
+    def _found_store(self) -> Any:
+        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # then torchrun itself leads
+        return open_store(host, port, leads=self.rank == 0 and not agents, seconds=READY_SECONDS)
 
     def _note_stop(self, *_: Any) -> None:
         self._stop_asked = True
