@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,9 @@ def play(epochs: int, cut: float | None, *, late: bool = False) -> dict[str, Any
                 ended[host] |= {
                     "rows_seen": record["examples_seen"],
                     "rows_asked": record["data"]["rows"] * epochs,
-                    "workers_by_epoch": [len(lap["seconds"]["forward"]) for lap in record["laps"]],
+                    "epochs_by_workers": dict(
+                        Counter(len(lap["seconds"]["forward"]) for lap in record["laps"])
+                    ),
                     "loss": record["scores"]["train"][-1]["loss"],
                 }
             else:
