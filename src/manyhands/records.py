@@ -74,6 +74,19 @@ class Traffic:
     staleness: float = 0.0
 
 
+# What a step is spent on, in its order. ``learn`` is all of it for models that learn in place.
+PARTS = {
+    "load": "rows made ready that had to be waited for",
+    "forward": "from words to scores",
+    "backward": "from the loss to the gradient",
+    "learn": "rows learnt in place",
+    "exchange": "gradients or rows sent and added up",
+    "wait": "for slower workers",
+    "update": "the weights moved",
+    "validate": "scores of the validation rows",
+}
+
+
 @dataclass
 class Clock:
     """Seconds by what they were spent on."""

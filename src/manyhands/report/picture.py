@@ -2,7 +2,8 @@
 
 from xml.sax.saxutils import escape
 
-from manyhands.report.profile import PARTS, Profile
+from manyhands.records import PARTS
+from manyhands.report.profile import Profile
 
 COLOURS = {
     "load": "#9aa5b1",

@@ -8,19 +8,9 @@ from typing import Any
 from fsspec.core import url_to_fs
 
 from manyhands.errors import InputError
+from manyhands.records import PARTS
 from manyhands.storage.files import reading
 
-# In the order of a step. ``learn`` is all of it for models that learn in place.
-PARTS = {
-    "load": "rows made ready that had to be waited for",
-    "forward": "from words to scores",
-    "backward": "from the loss to the gradient",
-    "learn": "rows learnt in place",
-    "exchange": "gradients or rows sent and added up",
-    "wait": "for slower workers",
-    "update": "the weights moved",
-    "validate": "scores of the validation rows",
-}
 LARGEST_RECORD = 64 << 20
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from manyhands.errors import InputError
 from manyhands.kernel import Ints
 from manyhands.models.learner import Feed, Learner, Loss, Piece
-from manyhands.records import Clock, Progress, Traffic
+from manyhands.records import PARTS, Clock, Progress, Traffic
 from manyhands.spread.balance import Policy, by_speed, cut, equal
 from manyhands.spread.group import Group
 from manyhands.spread.job import Job, Outcome
@@ -31,9 +31,6 @@ from manyhands.train.exchange import Learn, added
 from manyhands.train.state import State
 
 Floats = npt.NDArray[np.float32]
-
-# What a step's time is spent on, in the order in which it is shown.
-PARTS = ("load", "forward", "backward", "learn", "exchange", "update", "wait", "validate")
 
 
 def run(
@@ -169,7 +166,7 @@ class AllReduce:
     def lap(self) -> dict[str, Any]:
         """Whoever spent least in exchanges waited for nobody: what the others spent more, they waited."""
         spent = self._group.gather(np.array([self.clock.seconds.get(name, 0.0) for name in PARTS]))
-        exchange, wait = PARTS.index("exchange"), PARTS.index("wait")
+        exchange, wait = list(PARTS).index("exchange"), list(PARTS).index("wait")
         spent[:, wait] = spent[:, exchange] - spent[:, exchange].min()
         spent[:, exchange] -= spent[:, wait]
         self._epochs += 1

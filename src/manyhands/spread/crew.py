@@ -29,6 +29,7 @@ from manyhands.settings import SpreadSettings
 from manyhands.spread.balance import Policy
 from manyhands.spread.launch import BACKEND, STARTER
 from manyhands.spread.status import FOLDER, Status
+from manyhands.spread.store import local_address
 
 POLL_SECONDS = 0.2
 LEAVING_SECONDS = 40.0  # torchrun gives its workers 30 to save what they have
@@ -87,6 +88,8 @@ def _command(spread: SpreadSettings, workers: int, folder: Path) -> list[str]:
     endpoint = spread.rendezvous or "127.0.0.1:0"
     host, _, port = endpoint.partition(":")
     here = local_address(host)
+    if here is None:
+        raise UsageError(f"--rendezvous {host} cannot be reached; give an address of the machine that leads")
     leads = here == socket.gethostbyname(host) and _is_free(host, int(port), spread.nodes)
     command = [sys.executable, "-m", "manyhands.spread.launch"]
     command += ["--nnodes", spread.nodes, "--nproc-per-node", str(workers)]
@@ -97,14 +100,6 @@ def _command(spread: SpreadSettings, workers: int, folder: Path) -> list[str]:
     command += ["--rdzv-conf", f"{KEEP_ALIVE},last_call_timeout=3,join_timeout=600,is_host={int(leads)}"]
     command += ["--local-addr", here]
     return [*command, "-m", "manyhands.spread.worker", str(folder / "call.json")]
-
-
-def local_address(host: str) -> str:
-    """The address by which others reach this machine when they meet at ``host``."""
-    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((socket.gethostbyname(host), 9))
-        return str(probe.getsockname()[0])
-    raise UsageError(f"--rendezvous {host} cannot be reached; give an address of the machine that leads")
 
 
 def _is_free(host: str, port: int, nodes: str) -> bool:

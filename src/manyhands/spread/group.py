@@ -1,9 +1,11 @@
 """A crew's lines to each other: PyTorch's process group, with names for who does not answer."""
 
+import fcntl
 import os
 import re
 import signal
 import socket
+import struct
 import threading
 import time
 from contextlib import suppress
@@ -16,11 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.errors import ManyhandsError, UsageError, missing_extra
-from manyhands.spread.store import open_store
+from manyhands.spread.store import local_address, open_store
 
 READY_SECONDS = 3600.0  # for reading the rows, which may take one worker longer than another
 BEAT_SECONDS = 1.0
 NAME_SECONDS = 10.0
+ASK_ADDRESS = 0x8915  # the number of Linux for an interface's address
 WHO = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -207,22 +210,16 @@ def _choose_interface(address: str) -> None:
     """Talk over the interface that leads to the first worker; on one machine, that is the loopback one."""
     if "GLOO_SOCKET_IFNAME" in os.environ:
         return
-    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((socket.gethostbyname(address), 9))
-        here = probe.getsockname()[0]
-        for _, name in socket.if_nameindex():
-            if _address_of(name) == here:
-                os.environ["GLOO_SOCKET_IFNAME"] = name
+    here = local_address(address)
+    for _, name in socket.if_nameindex():
+        if here and _address_of(name) == here:
+            os.environ["GLOO_SOCKET_IFNAME"] = name
 
 
 def _address_of(interface: str) -> str | None:
-    import fcntl  # noqa: PLC0415
-    import struct  # noqa: PLC0415
-
-    ask_address = 0x8915
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            found = fcntl.ioctl(probe.fileno(), ask_address, struct.pack("256s", interface.encode()[:15]))
+            found = fcntl.ioctl(probe.fileno(), ASK_ADDRESS, struct.pack("256s", interface.encode()[:15]))
         except OSError:
             return None
     return socket.inet_ntoa(found[20:24])

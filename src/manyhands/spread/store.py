@@ -1,10 +1,19 @@
 """The small table by which workers find each other, listening at one address and nowhere else."""
 
 import socket
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from manyhands.errors import missing_extra
+
+
+def local_address(host: str) -> str | None:
+    """By which address others reach this machine when they meet at ``host``; None if no way leads there."""
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((socket.gethostbyname(host), 9))
+        return str(probe.getsockname()[0])
+    return None
 
 
 def open_store(host: str, port: int, *, leads: bool, seconds: float) -> Any:
