@@ -19,6 +19,8 @@ VERBS = (
     "evaluate",
     "predict",
     "explain",
+    "nearest",
+    "analogy",
     "quantize",
     "tune",
     "import",

@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from manyhands.evaluate.judging import evaluate
     from manyhands.models.saving import load_bundle
     from manyhands.spread.training import train
+    from manyhands.wordvectors import WordVectors
 
 __version__ = "0.1.0"
 __all__ = [
     "Dataset",
     "TextClassifier",
+    "WordVectors",
     "evaluate",
     "load_bundle",
     "open_dataset",
@@ -29,6 +31,7 @@ __all__ = [
 _HOMES = {
     "Dataset": "data.dataset",
     "TextClassifier": "estimator",
+    "WordVectors": "wordvectors",
     "evaluate": "evaluate.judging",
     "load_bundle": "models.saving",
     "open_dataset": "data.dataset",

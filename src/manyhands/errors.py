@@ -19,6 +19,13 @@ class InputError(ManyhandsError):
     exit_code = 3
 
 
+class UnknownWordError(InputError, KeyError):
+    """A word without a vector; whoever asks as one asks a dict may catch it as a dict's error."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # a KeyError shows its sentence in quotation marks
+
+
 class MissingPartError(ManyhandsError):
     """An extra or an engine that is not installed."""
 

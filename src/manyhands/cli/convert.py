@@ -15,8 +15,9 @@ def convert(
     to: Annotated[
         str,
         typer.Option(
-            help="onnx (feature numbers to probabilities), vec (word vectors of a fasttext model, as text) "
-            "or safetensors (all arrays, the configuration as metadata).",
+            help="onnx (feature numbers to probabilities) or safetensors (all arrays, the configuration as "
+            "metadata); of word vectors: word2vec or vec (text), word2vec-binary, glove, keyedvectors "
+            "(gensim's own) or projector (a folder for TensorBoard's projector).",
             show_default=False,
         ),
     ],
@@ -27,10 +28,11 @@ def convert(
         bool, typer.Option("--overwrite", help="Replace a file that is there already.")
     ] = False,
 ) -> None:
-    """Write a bundle as one file for other tools.
+    """Write a bundle in the file formats of other tools.
 
     An ONNX file begins at feature numbers: texts become these in manyhands, by
-    manyhands.models.space.Featuriser.
+    manyhands.models.space.Featuriser. Files of word vectors leave out what they
+    cannot hold: words with a blank inside.
     """
     from manyhands.models.convert import convert as write
     from manyhands.models.saving import load_bundle

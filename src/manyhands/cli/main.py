@@ -10,6 +10,7 @@ import typer
 
 from manyhands import __version__
 from manyhands.cli import (
+    analogy,
     convert,
     doctor,
     evaluate,
@@ -18,6 +19,7 @@ from manyhands.cli import (
     import_,
     inspect,
     interrupt,
+    nearest,
     predict,
     prepare,
     profile,
@@ -58,6 +60,8 @@ VERBS = (
     evaluate,
     predict,
     explain,
+    nearest,
+    analogy,
     profile,
     quantize,
     tune,

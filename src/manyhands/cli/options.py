@@ -7,6 +7,12 @@ import typer
 BundleArgument = Annotated[
     str, typer.Argument(help="Folder or URL of a bundle, as train makes it.", show_default=False)
 ]
+VectorsArgument = Annotated[
+    str,
+    typer.Argument(
+        help="Folder or URL of a bundle, or a file of vectors by word2vec or GloVe.", show_default=False
+    ),
+]
 Format = Annotated[
     str,
     typer.Option(help="Of raw files: jsonl, csv, yelp, labelled, text, parquet or arrow; found by itself."),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -56,3 +56,10 @@ class Embedding:
             missing = np.flatnonzero(~known)
             out[missing], known[missing] = self.spell([words[place] for place in missing.tolist()])
         return out, known
+
+
+@runtime_checkable
+class HasEmbedding(Protocol):
+    """A model of word vectors."""
+
+    def embedding(self) -> Embedding: ...

@@ -155,6 +155,14 @@ def writing(out: str) -> Iterator[Any]:
         raise cannot_write(out, error) from None
 
 
+def refuse_to_replace(out: str) -> None:
+    """An error if something stands at ``out`` already."""
+    with reading(out):
+        filesystem, path = url_to_fs(out)
+        if out != STDIN and filesystem.exists(path):
+            raise UsageError(f"{out} exists already; choose another --out, or pass --overwrite")
+
+
 @contextmanager
 def _new_file(filesystem: Any, path: str) -> Iterator[Any]:
     """Local files are written beside their place and renamed; object stores show none but whole ones."""

@@ -1,0 +1,37 @@
+"""``manyhands analogy``: the word that completes a proportion."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from manyhands.cli.options import AsJson, VectorsArgument
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("analogy")(analogy)
+
+
+def analogy(
+    vectors: VectorsArgument,
+    first: Annotated[str, typer.Argument(help="A word, like man …", show_default=False)],
+    second: Annotated[str, typer.Argument(help="… that is to this one, like woman …", show_default=False)],
+    third: Annotated[str, typer.Argument(help="… as this one, like king, is to what?", show_default=False)],
+    top: Annotated[int, typer.Option(help="Show so many words, the likeliest first.")] = 10,
+    method: Annotated[
+        str, typer.Option(help="add (the cosine with second - first + third) or mul (a product of cosines).")
+    ] = "add",
+    as_json: AsJson = False,
+) -> None:
+    """Print what the third word is to as the first is to the second, with the score of each answer."""
+    from manyhands.models.nearest import complete
+    from manyhands.models.opening import open_embedding
+
+    found = complete(open_embedding(vectors), first, second, third, top, method, of=vectors)
+    if as_json:
+        answers = [{"word": word, "score": round(score, 6)} for word, score in found]
+        asked = {"first": first, "second": second, "third": third, "method": method}
+        typer.echo(json.dumps({**asked, "answers": answers}, ensure_ascii=False))
+        return
+    for word, score in found:
+        typer.echo(f"{word}\t{score:.4f}")

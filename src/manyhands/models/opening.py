@@ -1,0 +1,36 @@
+"""Word vectors from wherever they are kept: a bundle, or a file that others made."""
+
+import os
+
+from fsspec.core import url_to_fs
+
+from manyhands.errors import UsageError
+from manyhands.models.bundle import IMPORTED, Bundle
+from manyhands.models.embedding import Embedding, HasEmbedding
+from manyhands.models.fasttext import FastTextModel
+from manyhands.models.fasttext_words import word_embedding
+from manyhands.models.saving import load_bundle
+from manyhands.models.vector_files import read_embedding
+from manyhands.storage.files import STDIN, reading
+
+KINDS = {"ngrams": "an ngrams model", "lstm": "an lstm model", IMPORTED: "a model imported from fastText"}
+
+
+def open_embedding(path: str | os.PathLike[str]) -> Embedding:
+    """The word vectors of a bundle or of a file of vectors."""
+    name = os.fspath(path)
+    with reading(name):
+        filesystem, place = url_to_fs(name)
+        is_folder = name != STDIN and filesystem.isdir(place)
+    return embedding_of(load_bundle(name), name) if is_folder else read_embedding(name)
+
+
+def embedding_of(bundle: Bundle, name: str = "this bundle") -> Embedding:
+    """The words of a bundle's model and their vectors."""
+    model: object = bundle.model
+    if isinstance(model, HasEmbedding):
+        return model.embedding()
+    if isinstance(model, FastTextModel):
+        return word_embedding(model, bundle.vocabulary)
+    kind = KINDS.get(bundle.config.model, f"a {bundle.config.model} model")
+    raise UsageError(f"{name} is {kind}, which has no word vectors; train one with --model skipgram")
