@@ -13,6 +13,7 @@ demo: $(VENV)/.demo
 
 # Lint, types, import contracts, then all tests.
 test: $(VENV)/.test check
+	@tools/system_packages.sh chromium:chromium || echo "no browser can be installed here: tests of pages skip" >&2
 	$(BIN)/pytest
 
 check: $(VENV)/.test

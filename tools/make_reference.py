@@ -21,6 +21,8 @@ VERBS = (
     "explain",
     "nearest",
     "analogy",
+    "profile",
+    "project",
     "quantize",
     "tune",
     "import",

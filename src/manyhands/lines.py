@@ -16,8 +16,8 @@ from numba.extending import intrinsic
 
 LINE = 16
 
-_VECTOR = ir.VectorType(ir.FloatType(), LINE)
-_NUMBER = ir.IntType(32)
+VECTOR = ir.VectorType(ir.FloatType(), LINE)
+NUMBER = ir.IntType(32)
 FLOAT_BYTES = 4
 MOST_EXPONENT = 60.0  # beyond it, sigmoid and tangent are 0 or 1 to the last digit
 EXPONENT_BIAS, FRACTION_BITS = 127, 23
@@ -37,7 +37,7 @@ def aligned(rows: int, width: int) -> Floats:
 def _place(context: Any, builder: Any, signature: Any, arguments: Any, argument: int) -> Any:
     """Where the line begins that an array and the index after it name."""
     struct = context.make_array(signature.args[argument])(context, builder, arguments[argument])
-    return builder.bitcast(builder.gep(struct.data, [arguments[argument + 1]]), _VECTOR.as_pointer())
+    return builder.bitcast(builder.gep(struct.data, [arguments[argument + 1]]), VECTOR.as_pointer())
 
 
 def _load(builder: Any, place: Any) -> Any:
@@ -46,17 +46,17 @@ def _load(builder: Any, place: Any) -> Any:
     return line
 
 
-def _whole(*arrays: Any) -> bool:
+def whole(*arrays: Any) -> bool:
     """Rows behind rows of floats: a view that leaves columns out would be read past them."""
     return all(array.layout == "C" and array.dtype == types.float32 for array in arrays)
 
 
 def _add_line(typing: Any, target: Any, at: Any, source: Any, start: Any, scale: Any) -> Any:
-    if not _whole(target, source):
+    if not whole(target, source):
         return None
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        scales = _everywhere(builder, arguments[4])
+        scales = everywhere(builder, arguments[4])
         place = _place(context, builder, signature, arguments, 0)
         source = _load(builder, _place(context, builder, signature, arguments, 2))
         total = builder.fadd(_load(builder, place), builder.fmul(scales, source))
@@ -67,37 +67,42 @@ def _add_line(typing: Any, target: Any, at: Any, source: Any, start: Any, scale:
 
 
 def _dot_line(typing: Any, first: Any, at: Any, second: Any, start: Any) -> Any:
-    if not _whole(first, second):
+    if not whole(first, second):
         return None
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         lines = [_load(builder, _place(context, builder, signature, arguments, k)) for k in (0, 2)]
-        sums, width = builder.fmul(*lines), LINE
-        while width > 1:  # the upper half onto the lower one
-            width //= 2
-            kind = ir.VectorType(_NUMBER, width)
-            halves = [ir.Constant(kind, list(range(k, k + width))) for k in (0, width)]
-            sums = builder.fadd(*(builder.shuffle_vector(sums, sums, half) for half in halves))
-        return builder.extract_element(sums, _NUMBER(0))
+        return sum_of_line(builder, builder.fmul(*lines))
 
     return types.float32(first, at, second, start), generate
 
 
+def sum_of_line(builder: Any, sums: Any) -> Any:
+    """The sum of its numbers: the upper half onto the lower one, and so on."""
+    width = LINE
+    while width > 1:
+        width //= 2
+        kind = ir.VectorType(NUMBER, width)
+        halves = [ir.Constant(kind, list(range(k, k + width))) for k in (0, width)]
+        sums = builder.fadd(*(builder.shuffle_vector(sums, sums, half) for half in halves))
+    return builder.extract_element(sums, NUMBER(0))
+
+
 def _constant(number: float) -> Any:
-    return ir.Constant(_VECTOR, [float(np.float32(number))] * LINE)
+    return ir.Constant(VECTOR, [float(np.float32(number))] * LINE)
 
 
-def _everywhere(builder: Any, number: Any) -> Any:
-    nothing = ir.Constant(_VECTOR, ir.Undefined)
-    one = builder.insert_element(nothing, number, _NUMBER(0))
-    return builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(_NUMBER, LINE), [0] * LINE))
+def everywhere(builder: Any, number: Any) -> Any:
+    nothing = ir.Constant(VECTOR, ir.Undefined)
+    one = builder.insert_element(nothing, number, NUMBER(0))
+    return builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(NUMBER, LINE), [0] * LINE))
 
 
 def _exp(builder: Any, x: Any) -> Any:
     """The exponential: a power of two, which is a shift, times a polynomial near 0; right to a few 1e-7."""
     for order, limit in (("<", MOST_EXPONENT), (">", -MOST_EXPONENT)):
         x = builder.select(builder.fcmp_ordered(order, x, _constant(limit)), x, _constant(limit))
-    kind = ir.FunctionType(_VECTOR, [_VECTOR])
+    kind = ir.FunctionType(VECTOR, [VECTOR])
     floor = cgutils.get_or_insert_function(builder.module, kind, f"llvm.floor.v{LINE}f32")  # type: ignore[no-untyped-call]
     halves = builder.fadd(builder.fmul(x, _constant(1 / np.log(2))), _constant(0.5))
     whole = builder.call(floor, [halves])
@@ -106,19 +111,19 @@ def _exp(builder: Any, x: Any) -> Any:
     value = _constant(EXP_SERIES[0])
     for coefficient in EXP_SERIES[1:]:
         value = builder.fadd(builder.fmul(value, x), _constant(coefficient))
-    numbers = ir.VectorType(_NUMBER, LINE)
+    numbers = ir.VectorType(NUMBER, LINE)
     power = builder.add(builder.fptosi(whole, numbers), ir.Constant(numbers, [EXPONENT_BIAS] * LINE))
     power = builder.shl(power, ir.Constant(numbers, [FRACTION_BITS] * LINE))
-    return builder.fmul(value, builder.bitcast(power, _VECTOR))
+    return builder.fmul(value, builder.bitcast(power, VECTOR))
 
 
 def _logistic_line(typing: Any, array: Any, at: Any, slope: Any, height: Any, foot: Any) -> Any:
-    if not _whole(array):
+    if not whole(array):
         return None
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = _place(context, builder, signature, arguments, 0)
-        slope, height, foot = (_everywhere(builder, number) for number in arguments[2:])
+        slope, height, foot = (everywhere(builder, number) for number in arguments[2:])
         value = _exp(builder, builder.fneg(builder.fmul(slope, _load(builder, place))))
         value = builder.fadd(builder.fdiv(height, builder.fadd(_constant(1), value)), foot)
         builder.store(value, place).align = FLOAT_BYTES

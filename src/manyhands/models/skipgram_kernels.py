@@ -1,0 +1,158 @@
+"""The kernel of skip-gram with negative sampling: words learn to tell their neighbours from words drawn.
+
+Sixteen words of the text, one after the other, are learnt together. Their vectors, those of all their
+neighbours and those of the words drawn against them are copied side by side, all products are of few
+rows with few rows (see ``rows``), and every vector is moved once. Words drawn are shared by the
+sixteen, and count as much more as they are fewer than ``negatives`` for every neighbour.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.kernel import Ints, kernel
+from manyhands.lines import LINE, Floats, add_line, logistic_line
+from manyhands.rows import add_rows, dots
+
+TOGETHER = 16
+ZERO, ONE = np.float32(0), np.float32(1)
+LEAST = np.float32(1e-7)  # of a probability, so that it has a logarithm
+
+Words = npt.NDArray[np.int32]
+Reaches = npt.NDArray[np.uint8]
+
+
+@kernel
+def learn(
+    words: Words,
+    firsts: Words,
+    lasts: Words,
+    reaches: Reaches,
+    begin: int,
+    end: int,
+    drawn: Words,
+    draws: int,
+    negatives: np.float32,
+    parts: Words,
+    part_offsets: Ints,
+    inputs: Floats,
+    outputs: Floats,
+    rate: np.float32,
+    by_inputs: Floats,
+    by_outputs: Floats,
+) -> tuple[float, float]:
+    """Learn the words from ``begin`` up to ``end``; gives the loss and how many pairs there were.
+
+    A word's neighbours reach from ``firsts`` to ``lasts``, where its text ends, and ``reaches`` to
+    either side. Its vector is the mean of its ``parts`` among the ``inputs``; moves are added to
+    ``by_inputs`` and ``by_outputs``, which may be the same arrays.
+    """
+    width, reach = inputs.shape[1], np.int64(0)
+    for i in range(begin, end):
+        reach = max(reach, np.int64(reaches[i]))
+    room = -(-(2 * reach + 1) // LINE) * LINE
+    most = TOGETHER + 2 * reach
+    x, y = np.empty((TOGETHER, width), np.float32), np.empty((most, width), np.float32)
+    z, move = np.empty((draws, width), np.float32), np.empty((1, width), np.float32)
+    near, near_turned = np.zeros((TOGETHER, room), np.float32), np.zeros((most, TOGETHER), np.float32)
+    far, far_turned = np.zeros((TOGETHER, draws), np.float32), np.zeros((draws, TOGETHER), np.float32)
+    loss, pairs = 0.0, 0.0
+    for start in range(begin, end, TOGETHER):
+        count = min(TOGETHER, end - start)
+        low, high = max(0, start - reach), min(len(words), start + count + reach)
+        first_draw = start // TOGETHER * draws
+        _gather_means(words, start, count, parts, part_offsets, inputs, x)
+        _gather(words, low, high - low, outputs, y)
+        _gather(drawn, first_draw, draws, outputs, z)
+        near_turned[:] = ZERO
+        for t in range(count):
+            at = start + t
+            first = max(np.int64(firsts[at]), at - reaches[at])
+            last = min(np.int64(lasts[at]), at + reaches[at] + 1)
+            lost, neighbours = _near(x, t, y, first - low, last - first, at - first, rate, near, near_turned)
+            weight = negatives * np.float32(neighbours) / np.float32(draws)
+            loss += lost + _far(x, t, z, draws, weight, rate, far, far_turned)
+            pairs += neighbours
+            move[:] = ZERO
+            add_rows(move, 0, near, t * room, y, first - low, last - first, width)
+            add_rows(move, 0, far, t * draws, z, 0, draws, width)
+            _move_parts(words[at], parts, part_offsets, move, by_inputs)
+        for q in range(high - low):
+            t = max(0, low + q - start - reach)
+            stop = min(count, low + q - start + reach + 1)
+            add_rows(by_outputs, np.int64(words[low + q]), near_turned, q * TOGETHER + t, x, t, stop - t, width)
+        for k in range(draws):
+            word = np.int64(drawn[first_draw + k])
+            add_rows(by_outputs, word, far_turned, k * TOGETHER, x, 0, count, width)
+    return loss, pairs
+
+
+@kernel
+def _near(
+    x: Floats, t: int, y: Floats, first: int, count: int, own: int, rate: np.float32, near: Floats, turned: Floats
+) -> tuple[float, int]:
+    """How much to move towards each neighbour; gives the loss and how many neighbours there are."""
+    room = near.shape[1]
+    dots(near, t * room, x, t, y, first, count, x.shape[1])
+    for k in range(0, count, LINE):
+        logistic_line(near, t * room + k, ONE, ONE, ZERO)
+    product = 1.0
+    for k in range(count):
+        chance = near[t, k]
+        product *= ONE if k == own else max(chance, LEAST)
+        move = ZERO if k == own else rate * (ONE - chance)
+        near[t, k] = move
+        turned[first + k, t] = move
+    return -math.log(max(product, 1e-300)), count - 1
+
+
+@kernel
+def _far(
+    x: Floats, t: int, z: Floats, draws: int, weight: np.float32, rate: np.float32, far: Floats, turned: Floats
+) -> float:
+    """How much to move away from each word drawn; gives the loss."""
+    dots(far, t * draws, x, t, z, 0, draws, x.shape[1])
+    for k in range(0, draws, LINE):
+        logistic_line(far, t * draws + k, ONE, ONE, ZERO)
+    product, away = 1.0, -weight * rate
+    for k in range(draws):
+        chance = far[t, k]
+        product *= max(ONE - chance, LEAST)
+        far[t, k] = away * chance
+        turned[k, t] = away * chance
+    return -weight * math.log(max(product, 1e-300))
+
+
+@kernel
+def _gather(words: Words, start: int, count: int, table: Floats, out: Floats) -> None:
+    for row in range(count):
+        word = np.int64(words[start + row])
+        for d in range(table.shape[1]):
+            out[row, d] = table[word, d]
+
+
+@kernel
+def _gather_means(
+    words: Words, start: int, count: int, parts: Words, offsets: Ints, table: Floats, out: Floats
+) -> None:
+    width = table.shape[1]
+    for row in range(count):
+        word = np.int64(words[start + row])
+        first, last = offsets[word], offsets[word + 1]
+        scale = ONE / np.float32(max(last - first, 1))
+        for d in range(width):
+            out[row, d] = ZERO
+        for k in range(first, last):
+            part = np.int64(parts[k])
+            for d in range(0, width, LINE):
+                add_line(out, row * width + d, table, part * width + d, scale)
+
+
+@kernel
+def _move_parts(word: np.int32, parts: Words, offsets: Ints, move: Floats, table: Floats) -> None:
+    """Every part moves as far as the word should: a mean of many would hardly move otherwise."""
+    width = table.shape[1]
+    for k in range(offsets[word], offsets[word + 1]):
+        for d in range(0, width, LINE):
+            add_line(table, np.int64(parts[k]) * width + d, move, d, ONE)
