@@ -58,3 +58,41 @@ def write_labelled(path, count: int, labels: int = 2, seed: int = 0):
     lines = (f"__label__{label} {row}\n" for row, label in zip(rows, truth, strict=True))
     path.write_text("".join(lines))
     return path
+
+
+TOPICS = [
+    "whale ocean sailor harbour anchor sails captain deck",
+    "wheat barley tractor harvest farmer plough meadow cattle",
+    "planet comet orbit telescope galaxy asteroid eclipse lunar",
+    "violin sonata orchestra cello melody conductor rhythm chorus",
+]
+
+
+def running_text(count: int, seed: int = 0) -> list[str]:
+    """Rows about one topic each: its words are each other's neighbours, plain words are everyone's."""
+    draw = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        words = draw.choices(draw.choice(TOPICS).split(), k=draw.randint(6, 14))
+        words += draw.choices(PLAIN.split(), k=len(words) // 2)
+        draw.shuffle(words)
+        rows.append(" ".join(words))
+    return rows
+
+
+def unlabelled(rows: list[str]) -> Lesson:
+    return Lesson(corpus_of(from_strings(rows)), Labels.none(len(rows)), np.ones(len(rows), np.float32))
+
+
+def told_apart(embedding) -> float:
+    """The mean cosine of two words of one topic, less that of words of different topics."""
+    words = [word for topic in TOPICS for word in topic.split()]
+    vectors, known = embedding.vectors_of(words)
+    assert known.all()
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = unit @ unit.T
+    size = len(TOPICS[0].split())
+    topic = np.arange(len(words)) // size
+    same = (topic[:, None] == topic) & ~np.eye(len(words), dtype=bool)
+    other = topic[:, None] != topic
+    return float(cosines[same].mean() - cosines[other].mean())

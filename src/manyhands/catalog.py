@@ -21,6 +21,8 @@ MODELS = {
     "ngrams": "manyhands.models.ngrams:Ngrams",
     "fasttext": "manyhands.models.fasttext:FastText",
     "lstm": "manyhands.models.lstm:Lstm",
+    "skipgram": "manyhands.models.skipgram:Skipgram",
+    "charlstm": "manyhands.models.charlstm:CharLstm",
 }
 
 

@@ -13,7 +13,7 @@ from manyhands.estimator_inputs import KINDS, Classes, names_of
 from manyhands.models.bundle import BUNDLE, Bundle, BundleConfig, model_of, save_bundle
 from manyhands.models.card import model_card
 from manyhands.models.packed import PACKED
-from manyhands.models.saving import load_bundle
+from manyhands.models.saving import load_classifier
 from manyhands.parallel import in_order
 from manyhands.storage.destination import destination
 from manyhands.text.ragged import Ragged, from_arrow
@@ -99,7 +99,7 @@ def from_plain(parts: dict[str, Any]) -> Fitted:
 
 def open_fitted(folder: str | os.PathLike[str]) -> Fitted:
     """What a bundle holds, whoever made it."""
-    bundle = load_bundle(folder)
+    bundle = load_classifier(folder)
     classes, several = _classes_in(bundle)
     vocabulary = bundle.vocabulary if bundle.has_vocabulary else None
     return Fitted(bundle, classes, several, vocabulary)

@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from manyhands.lines import FLOAT_BYTES, LINE, NUMBER, VECTOR, Floats, everywhere, sum_of_line, whole
+from manyhands.lines import FLOAT_BYTES, LINE, VECTOR, Floats, everywhere, sum_of_line, whole
 
 AT_ONCE = 4  # sums of a line each: with what is added to them they fill the registers
 _SIZE = ir.IntType(64)
@@ -57,7 +57,7 @@ def _in_groups(builder: Any, count: Any, work: Callable[[Any, int], None]) -> No
     """``work(start, size)`` for groups of ``AT_ONCE``, then for what is left one by one."""
     whole_groups = builder.sub(count, builder.urem(count, _size(AT_ONCE)))
     for start, stop, size in ((_size(0), whole_groups, AT_ONCE), (whole_groups, count, 1)):
-        with cgutils.for_range_slice(builder, start, stop, _size(size), _SIZE) as (at, _):  # type: ignore[no-untyped-call]
+        with cgutils.for_range_slice(builder, start, stop, _size(size), _SIZE) as (at, _):
             work(at, size)
 
 
@@ -66,9 +66,7 @@ def _dots(typing: Any, out: Any, at: Any, row: Any, i: Any, rows: Any, j: Any, c
         return None
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        target, one, many = (
-            _Rows(context, builder, signature.args[k], arguments[k]) for k in (0, 2, 4)
-        )
+        target, one, many = (_Rows(context, builder, signature.args[k], arguments[k]) for k in (0, 2, 4))
         at, i, j, count, width = (arguments[k] for k in (1, 3, 5, 6, 7))
         sums = [cgutils.alloca_once(builder, VECTOR) for _ in range(AT_ONCE)]  # type: ignore[no-untyped-call]
         first, second = builder.mul(i, width), builder.mul(j, width)
@@ -77,7 +75,7 @@ def _dots(typing: Any, out: Any, at: Any, row: Any, i: Any, rows: Any, j: Any, c
             for k in range(size):
                 builder.store(ir.Constant(VECTOR, [0.0] * LINE), sums[k])
             begin = builder.add(second, builder.mul(start, width))
-            with cgutils.for_range_slice(builder, _size(0), width, _size(LINE), _SIZE) as (d, _):  # type: ignore[no-untyped-call]
+            with cgutils.for_range_slice(builder, _size(0), width, _size(LINE), _SIZE) as (d, _):
                 line, place = one.line(builder.add(first, d)), builder.add(begin, d)
                 for k in range(size):
                     other = many.line(builder.add(place, builder.mul(_size(k), width)))
@@ -99,9 +97,7 @@ def _add_rows(
         return None
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        out, factors, many = (
-            _Rows(context, builder, signature.args[k], arguments[k]) for k in (0, 2, 4)
-        )
+        out, factors, many = (_Rows(context, builder, signature.args[k], arguments[k]) for k in (0, 2, 4))
         i, at, j, count, width = (arguments[k] for k in (1, 3, 5, 6, 7))
         sums = [cgutils.alloca_once(builder, VECTOR) for _ in range(AT_ONCE)]  # type: ignore[no-untyped-call]
         own, first = builder.mul(i, width), builder.mul(j, width)
@@ -111,7 +107,7 @@ def _add_rows(
             places = [builder.add(place, _size(k * LINE)) for k in range(size)]
             for k in range(size):
                 builder.store(out.line(builder.add(own, places[k])), sums[k])
-            with cgutils.for_range_slice(builder, _size(0), count, _size(1), _SIZE) as (row, _):  # type: ignore[no-untyped-call]
+            with cgutils.for_range_slice(builder, _size(0), count, _size(1), _SIZE) as (row, _):
                 scale = everywhere(builder, factors.number(builder.add(at, row)))
                 begin = builder.add(first, builder.mul(row, width))
                 for k in range(size):
@@ -131,6 +127,4 @@ def _add_rows(
 dots: Callable[[Floats, Any, Floats, Any, Floats, Any, Any, Any], None] = cast(Any, intrinsic(_dots))
 # ``add_rows(target, i, scales, at, rows, j, count, width)``: add to row ``i`` of ``target`` the ``count``
 # rows from ``j`` on, each times its number in ``scales`` from ``at`` on.
-add_rows: Callable[[Floats, Any, Floats, Any, Floats, Any, Any, Any], None] = cast(
-    Any, intrinsic(_add_rows)
-)
+add_rows: Callable[[Floats, Any, Floats, Any, Floats, Any, Any, Any], None] = cast(Any, intrinsic(_add_rows))

@@ -90,13 +90,10 @@ class ModelSettings(Settings):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
 
-class NgramSettings(ModelSettings):
-    """What the models over hashed n-grams share."""
+class LetterRuns(Settings):
+    """Runs of letters of a word, beside the word itself."""
 
-    ngrams: Annotated[int, Field(ge=1, le=5)]
     chars: Annotated[str, Field(pattern=r"^[0-9]{1,2}-[0-9]{1,2}$")] = "0-0"
-    buckets: Annotated[int, Field(ge=1, le=2**28)]
-    min_count: Annotated[int, Field(ge=1, le=255)]
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -110,6 +107,14 @@ class NgramSettings(ModelSettings):
         """Runs of so many letters, from and to; (0, 0) for none."""
         least, _, most = self.chars.partition("-")
         return int(least), int(most)
+
+
+class NgramSettings(ModelSettings, LetterRuns):
+    """What the models over hashed n-grams share."""
+
+    ngrams: Annotated[int, Field(ge=1, le=5)]
+    buckets: Annotated[int, Field(ge=1, le=2**28)]
+    min_count: Annotated[int, Field(ge=1, le=255)]
 
 
 class SpreadSettings(Settings):

@@ -1,9 +1,10 @@
 """Every model of the catalog under every spread of it: as good as alone, every row seen once an epoch."""
 
 import pytest
-from tests.tasks import write_labelled
+from tests.tasks import running_text, told_apart, write_labelled
 
-from manyhands.catalog import MODELS, SPREADS
+from manyhands.catalog import MODELS, SPREADS, load
+from manyhands.models.opening import embedding_of
 from manyhands.spread.training import train
 
 pytest.importorskip("torch", reason="crews need PyTorch")
@@ -14,9 +15,16 @@ def rows(tmp_path_factory):
     return write_labelled(tmp_path_factory.mktemp("rows") / "rows.txt", 6000, 3)
 
 
+def those_that_learn(what):
+    return [name for name in MODELS if load(MODELS, "model", name).learns == what]
+
+
+CREWS = [spread for spread in SPREADS if spread != "single"]
+
+
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("spread", [spread for spread in SPREADS if spread != "single"])
+@pytest.mark.parametrize("name", those_that_learn("labels"))
+@pytest.mark.parametrize("spread", CREWS)
 def test_a_crew_is_as_good_as_one(tmp_path, rows, name, spread):
     alone = train(rows, tmp_path / "alone", model=name, epochs=3)
     crew = train(rows, tmp_path / "crew", model=name, epochs=3, spread=spread, workers=2)
@@ -30,3 +38,23 @@ def test_a_crew_is_as_good_as_one(tmp_path, rows, name, spread):
     likeliest = [[row[0][0] for row in run.bundle.predict(texts)] for run in (alone, crew)]
     assert likeliest[0] == likeliest[1] == ["0", "2", "1"]
     assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("name", those_that_learn("words"))
+@pytest.mark.parametrize("spread", CREWS)
+def test_a_crew_learns_words_as_well_as_one(tmp_path, name, spread):
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(running_text(6000)))
+    settings = {"model": name, "epochs": 3, "dim": 20, "sample": 1.0}
+    if name == "charlstm":
+        settings |= {"hidden": 32, "batch": 1024, "rate": 0.01}
+    alone = train(text, tmp_path / "alone", **settings)
+    crew = train(text, tmp_path / "crew", **settings, spread=spread, workers=2)
+    assert crew.record["examples_seen"] == alone.record["examples_seen"] == 3 * alone.record["data"]["tokens"]
+    assert crew.record["traffic"]["bytes"] > 0
+    pairs = [[epoch["examples"] for epoch in run.record["scores"]["train"]] for run in (alone, crew)]
+    assert pairs[0] == pairs[1]
+    losses = [run.record["scores"]["train"][-1]["loss"] for run in (alone, crew)]
+    assert losses[1] < losses[0] + 0.1
+    assert all(told_apart(embedding_of(run.bundle)) > 0.3 for run in (alone, crew))

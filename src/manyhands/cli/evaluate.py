@@ -1,13 +1,13 @@
-"""``manyhands evaluate``: how good a model is on rows with labels."""
+"""``manyhands evaluate``: how good a model is, on rows with labels or at words."""
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from manyhands.cli import show_scores, show_words
 from manyhands.cli.options import (
     AsJson,
-    BundleArgument,
     Format,
     LabelChoice,
     LabelField,
@@ -17,7 +17,7 @@ from manyhands.cli.options import (
     given,
 )
 from manyhands.cli.progress import watch
-from manyhands.cli.show_scores import show
+from manyhands.errors import UsageError
 
 
 def add_to(app: typer.Typer) -> None:
@@ -25,14 +25,35 @@ def add_to(app: typer.Typer) -> None:
 
 
 def evaluate(
-    bundle: BundleArgument,
-    data: Annotated[list[str], typer.Argument(help="A prepared dataset, or raw files.", show_default=False)],
-    split: Annotated[str, typer.Option(help="Of a dataset: test, valid or train.")] = "test",
+    bundle: Annotated[
+        str, typer.Argument(help="Folder or URL of a bundle, or a file of word vectors.", show_default=False)
+    ],
+    data: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="A prepared dataset, or raw files: rows with labels; of word vectors, the text they come "
+            "from, which a bundle knows by itself.",
+            show_default=False,
+        ),
+    ] = None,
+    split: Annotated[str, typer.Option(help="Of a dataset with labels: test, valid or train.")] = "test",
     at: Annotated[
         float, typer.Option(help="Where rows have several labels: those at least so likely are predicted.")
     ] = 0.5,
     top: Annotated[
         list[int] | None, typer.Option(help="Also precision and recall of so many likeliest labels.")
+    ] = None,
+    sets: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder of similarity and analogy files, for word vectors; MANYHANDS_WORDSETS by default."
+        ),
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(help="Other word vectors to compare with by PIP loss, not with the text.")
+    ] = None,
+    restrict: Annotated[
+        int | None, typer.Option(help="Analogies are searched among so many frequent words: 30,000.")
     ] = None,
     format: Format = "auto",  # noqa: A002
     text_field: TextField = None,
@@ -42,22 +63,32 @@ def evaluate(
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show accuracy, F1, precision and recall of every label, and which are taken for which."""
-    from manyhands.evaluate.judging import evaluate as judge
+    """Show how good a model is.
 
+    Of labels: accuracy, F1, precision and recall of every label, and which are taken for which. Of words:
+    every similarity and analogy set that is found, and the PIP loss beside that of random vectors.
+    """
+    from manyhands.evaluate.judging import evaluate as judge
+    from manyhands.evaluate.words import evaluate_words
+    from manyhands.models.bundle import Bundle
+    from manyhands.models.opening import open_either
+
+    opened = open_either(bundle)
+    reading = given(format=format, text_field=text_field, label_field=label_field, labels=labels)
+    means: dict[str, Any] = {"memory": memory, "threads": threads, "reading": reading}
+    if isinstance(opened, Bundle) and opened.labels:
+        if not data:
+            raise UsageError("name the rows to judge by: a prepared dataset, or raw files with labels")
+        with watch() as progress:
+            report = judge(
+                opened, data, split=split, threshold=at, top=tuple(top or ()), progress=progress, **means
+            )
+        typer.echo(json.dumps(report.facts())) if as_json else show_scores.show(report.facts())
+        return
+    chosen = given(sets=sets, against=against, restrict=restrict)
     with watch() as progress:
-        report = judge(
-            bundle,
-            data,
-            split=split,
-            threshold=at,
-            top=tuple(top or ()),
-            memory=memory,
-            threads=threads,
-            reading=given(format=format, text_field=text_field, label_field=label_field, labels=labels),
-            progress=progress,
-        )
+        found = evaluate_words(opened, data or (), progress=progress, **chosen, **means)
     if as_json:
-        typer.echo(json.dumps(report.facts()))
+        typer.echo(json.dumps(found.facts()))
     else:
-        show(report.facts())
+        show_words.show(found.facts(), str(found.folder), found.why)

@@ -27,9 +27,9 @@ def explain(
 ) -> None:
     """Show what each word and n-gram adds to the score; the parts add up to it exactly."""
     from manyhands.models.explain import explain as take_apart
-    from manyhands.models.saving import load_bundle
+    from manyhands.models.saving import load_classifier
 
-    found = take_apart(load_bundle(bundle), text, label)
+    found = take_apart(load_classifier(bundle), text, label)
     if as_json:
         typer.echo(json.dumps(asdict(found), ensure_ascii=False))
         return

@@ -29,9 +29,9 @@ def predict(
     """Print the likeliest labels of every text with their probabilities, in the order of the input."""
     from manyhands.evaluate.predicting import lines
     from manyhands.evaluate.predicting import predict as score
-    from manyhands.models.saving import load_bundle
+    from manyhands.models.saving import load_classifier
 
-    opened = load_bundle(bundle)
+    opened = load_classifier(bundle)
     reading = given(format=format, text_field=text_field)
     with watch() as progress:
         found = score(

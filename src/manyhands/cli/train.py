@@ -1,7 +1,7 @@
 """``manyhands train``: a dataset, or raw reviews, to a trained model."""
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -36,13 +36,18 @@ def add_to(app: typer.Typer) -> None:
 def train(
     data: Data,
     out: BundleOut,
-    model: Annotated[str, typer.Option(help="ngrams, the best and quickest; fasttext; or lstm.")] = "ngrams",
+    model: Annotated[
+        str,
+        typer.Option(
+            help="Of labels: ngrams, the best and quickest, fasttext or lstm; of words: skipgram or charlstm."
+        ),
+    ] = "ngrams",
     epochs: Annotated[
-        int | None, typer.Option(help="Passes over the rows: 4, or 5 for fasttext and lstm.")
+        int | None, typer.Option(help="Passes over the rows: 4 for ngrams, 5 for the others.")
     ] = None,
     rate: Annotated[
         float | None,
-        typer.Option(help="First learning rate; it falls to nothing. 8, 0.5 for fasttext, 0.004 for lstm."),
+        typer.Option(help="First learning rate; it falls to nothing. Each model has its own."),
     ] = None,
     ngrams: Annotated[
         int | None, typer.Option(help="Runs of up to so many words: 3, or 2 for fasttext.")
@@ -52,13 +57,14 @@ def train(
         int | None, typer.Option(help="Slots for runs of words, at most: 2^24, or 2^21 for fasttext.")
     ] = None,
     min_count: Annotated[
-        int | None, typer.Option(help="Leave out words and runs that stand less often: 2.")
+        int | None,
+        typer.Option(help="Leave out words and runs that stand less often: 2; of word vectors 5."),
     ] = None,
     dim: Annotated[
-        int | None, typer.Option(help="Length of the vectors: 10 for fasttext, 100 for lstm.")
+        int | None, typer.Option(help="Length of the vectors: 10 for fasttext, 100 for the others.")
     ] = None,
     words: Annotated[
-        int | None, typer.Option(help="lstm knows the most frequent words, so many at most: 30,000.")
+        int | None, typer.Option(help="Know the most frequent words, so many at most: 30,000 for lstm.")
     ] = None,
     vectors: Annotated[
         str | None, typer.Option(help="A file of word vectors that lstm begins with, of --dim numbers each.")
@@ -67,7 +73,8 @@ def train(
         str | None, typer.Option(help="lstm, gru, or equations: the same as lstm, plain and slow.")
     ] = None,
     hidden: Annotated[
-        str | None, typer.Option(help="Size of the state of lstm, or of each layer's, like 128,256: 64.")
+        str | None,
+        typer.Option(help="Size of the state of lstm, or of each layer's, like 128,256: 64; charlstm: 256."),
     ] = None,
     layers: Annotated[int | None, typer.Option(help="Layers of lstm: 1.")] = None,
     ways: Annotated[int | None, typer.Option(help="2: lstm reads from the end as well; 1.")] = None,
@@ -94,7 +101,18 @@ def train(
     loss: Annotated[
         str | None, typer.Option(help="softmax, one-vs-all or, for fasttext, negative; chosen by the labels.")
     ] = None,
-    negatives: Annotated[int | None, typer.Option(help="Labels drawn beside the true one: 5.")] = None,
+    negatives: Annotated[
+        int | None, typer.Option(help="Labels, or words, drawn beside the true one: 5.")
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option(help="Words to either side that count as a word's neighbours: 5.")
+    ] = None,
+    sample: Annotated[
+        float | None, typer.Option(help="Skip words at random that are a larger share of the text: 1e-4.")
+    ] = None,
+    letter_dim: Annotated[
+        int | None, typer.Option(help="Length of the vectors of letters, for charlstm: 64.")
+    ] = None,
     class_weights: Annotated[
         str | None, typer.Option(help="balanced: rows of rare labels count more; none by default.")
     ] = None,
@@ -144,7 +162,7 @@ def train(
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a classifier; validate after each epoch, keep the best, and write it with its record."""
+    """Train a classifier or word vectors; validate after each epoch, keep the best, write it and a record."""
     from manyhands.spread.group import inside as inside_crew
     from manyhands.spread.training import train as run
 
@@ -174,6 +192,9 @@ def train(
         warm_up=warm_up,
         loss=loss,
         negatives=negatives,
+        window=window,
+        sample=sample,
+        letter_dim=letter_dim,
         class_weights=class_weights,
         patience=patience,
         seed=seed,
@@ -219,21 +240,22 @@ def train(
         _tell(out, trained.record)
 
 
-def _tell(out: str, record: dict) -> None:  # type: ignore[type-arg]
-    scores = record["scores"]
-    rows, seconds = record["data"]["rows"], record["seconds"]
+def _tell(out: str, record: dict[str, Any]) -> None:
+    scores, data = record["scores"], record["data"]
     typer.echo(
-        f"{out}: {record['model']}, {rows:,} rows in {seconds:.1f} s, loss {scores['train'][-1]['loss']:.4f}"
+        f"{out}: {record['model']}, {data['rows']:,} rows in {record['seconds']:.1f} s, "
+        f"loss {scores['train'][-1]['loss']:.4f}"
     )
-    if record["data"]["left_out"]:
-        typer.echo(f"{record['data']['left_out']:,} rows had no text or no label of use and were left out")
+    if data["left_out"]:
+        typer.echo(f"{data['left_out']:,} rows had no text or no label of use and were left out")
     if "best_epoch" in scores:
         best = scores["valid"][scores["best_epoch"] - 1]
-        typer.echo(
-            f"validation: accuracy {best['accuracy']:.4f} after epoch {scores['best_epoch']}, which was kept"
-        )
+        typer.echo(f"validation: {_told(best)} after epoch {scores['best_epoch']}, which was kept")
     if "test" in scores:
-        test = scores["test"]
-        typer.echo(
-            f"test: accuracy {test['accuracy']:.4f}, macro F1 {test['macro_f1']:.4f} on {test['rows']:,} rows"
-        )
+        typer.echo(f"test: {_told(scores['test'])} on {scores['test']['rows']:,} rows")
+
+
+def _told(scores: dict[str, Any]) -> str:
+    if "log_likelihood" in scores:
+        return f"loss {-scores['log_likelihood']:.4f}"
+    return f"accuracy {scores['accuracy']:.4f}, macro F1 {scores['macro_f1']:.4f}"

@@ -31,17 +31,23 @@ from manyhands.text.words import Numbered
 TABLE_BYTES = 1 << 30
 
 
-def lesson_of(dataset: Dataset, split: str) -> Lesson:
-    """The rows of one split, as they lie in their files."""
+def lesson_of(dataset: Dataset, split: str, *, labelled: bool = True) -> Lesson:
+    """The rows of one split, as they lie in their files; with their labels, or only the texts."""
     rows = dataset[split]
     names = dataset.label_names
-    if not names:
+    if labelled and not names:
         raise InputError(f"{dataset.folder} has no labels; prepare it with --labels as-is, polarity or stars")
-    if len(rows.labels) and not 0 <= int(rows.labels.min()) <= int(rows.labels.max()) < len(names):
+    if (
+        labelled
+        and len(rows.labels)
+        and not 0 <= int(rows.labels.min()) <= int(rows.labels.max()) < len(names)
+    ):
         raise InputError(f"the labels of {dataset.folder} are damaged; prepare the dataset again")
     specials = pa.array([""] * FIRST_WORD, pa.large_string())
     letters = from_arrow(pa.concat_arrays([specials, dataset.vocabulary.words]))
     corpus = Corpus(partial(_checked_rows, rows, len(letters)), len(rows), rows.tokens, letters)
+    if not labelled:
+        return Lesson(corpus, Labels.none(len(rows)), rows.weights)
     offsets = rows.label_offsets
     if offsets is None:
         return Lesson(corpus, Labels.single(rows.labels, names), rows.weights)
@@ -74,30 +80,40 @@ class _Piece:
 
 
 def read_lesson(
-    sources: Sequence[str], settings: PrepareSettings, resources: Resources, progress: Progress
+    sources: Sequence[str],
+    settings: PrepareSettings,
+    resources: Resources,
+    progress: Progress,
+    *,
+    labelled: bool = True,
 ) -> RawLesson:
-    """Read raw reviews, or rows of numbers, into memory. What cannot be used is left out, and counted."""
+    """Read raw reviews, or rows of numbers, into memory. What cannot be used is left out, and counted.
+
+    Where labels are not wanted, any text will do.
+    """
     if is_table(sources, settings):
         return RawLesson(read_table(sources, settings), "as-is")
-    reader = _LessonReader(settings)
+    reader = _LessonReader(settings, labelled)
     pieces = list(in_order(reader.take, reader.pieces(sources, progress), resources.threads))
-    if reader.book is None or not any(len(piece.labels) for piece in pieces):
+    if not any(len(piece.weights) for piece in pieces):
         raise InputError(f"{sources[0]} holds no rows that can be used")
-    classes = reader.book.classes(reader.rates_stars)
     corpus = _corpus(pieces, reader.tables)
-    labels = _labels(np.concatenate([piece.labels for piece in pieces]), classes)
+    labels = Labels.none(len(corpus))
+    if reader.book is not None:
+        classes = reader.book.classes(reader.rates_stars)
+        labels = _labels(np.concatenate([piece.labels for piece in pieces]), classes)
     weights = np.concatenate([piece.weights for piece in pieces])
     left_out = sum(piece.left_out for piece in pieces)
     return RawLesson(Lesson(corpus, labels, weights, left_out), reader.scheme)
 
 
 class _LessonReader:
-    def __init__(self, settings: PrepareSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: PrepareSettings, labelled: bool) -> None:
+        self._settings, self._labelled = settings, labelled
         self._normaliser = Normaliser(settings.text)
         self.tables = WordTables(TABLE_BYTES)
         self.book: LabelBook | None = None
-        self.scheme: LabelScheme = settings.labels
+        self.scheme: LabelScheme = settings.labels if labelled else "none"
         self.rates_stars = False
 
     def pieces(self, sources: Sequence[str], progress: Progress) -> Iterator[Piece]:
@@ -117,6 +133,8 @@ class _LessonReader:
 
     def _settle(self, source: Source, name: str) -> None:
         """Decide on the labels by the first file."""
+        if not self._labelled:
+            return
         if not source.labelled or self.scheme == "none":
             raise InputError(f"{name} has no labels; give files that have, or a prepared dataset")
         if self.book is None:
@@ -129,9 +147,9 @@ class _LessonReader:
         records: Records = piece()
         texts, bad = texts_of(records)
         normal = self._normaliser.ragged(texts)
-        if self.book is None:
-            raise InputError("no file was opened")
-        labels, unlabelled = self.book.ids(records.labels, len(normal))
+        labels, unlabelled = np.zeros(len(normal), np.int32), dict[int, str]()
+        if self.book is not None:
+            labels, unlabelled = self.book.ids(records.labels, len(normal))
         weights, unweighted = weights_of(records.weights, len(normal))
         usable = (normal.lengths() > 0) & (labels != UNLABELLED)
         usable[[*bad, *unlabelled, *unweighted]] = False

@@ -55,30 +55,55 @@ class _Seen:
     traces: list[list[Trace]]
 
 
+@dataclass(frozen=True)
+class Passed:
+    """The way of some texts forwards: ``outputs`` is what the linear layer makes of each one's state."""
+
+    seen: _Seen | None  # None where no text has a word
+    pooled: Floats
+    came_from: list[Ints]
+    outputs: Floats
+
+
+def forwards(work: Work, packed: Packed, batch: Batch | None = None) -> Passed:
+    """From texts to outputs, in the order of the packed ones; a ``batch`` says that it is for training."""
+    seen = _forwards(work, packed, batch) if len(packed.words) else None
+    pooled, came_from = _pooled(work, packed, seen.traces[-1] if seen else [])
+    if batch is not None:
+        _drop_pooled(work, pooled, batch)
+    outputs = pooled @ work.network.rest["output"].T + work.network.rest["output_bias"]
+    return Passed(seen, pooled, came_from, outputs)
+
+
+def backwards(
+    work: Work, packed: Packed, passed: Passed, by_outputs: Floats, batch: Batch | None = None
+) -> tuple[Ints, Floats, Arrays]:
+    """From the gradient of the outputs to that of all arrays: some words, their vectors', and the rest's."""
+    rest: Arrays = {"output": by_outputs.T @ passed.pooled, "output_bias": by_outputs.sum(axis=0)}
+    if passed.seen is None:
+        return packed.words, np.empty((0, work.network.shape.widths[0]), np.float32), rest
+    by_pooled = np.asarray(by_outputs @ work.network.rest["output"], np.float32)
+    if batch is not None:
+        _drop_pooled(work, by_pooled, batch)
+    vectors = _backwards(work, packed, batch, passed.seen, passed.came_from, by_pooled, rest)
+    return passed.seen.words, vectors, rest
+
+
 def scores_of(work: Work, packed: Packed) -> Scores:
     """The probability of each label for each text, in the order of the packed ones."""
-    traces = _forwards(work, packed, None).traces[-1] if len(packed.words) else []
-    pooled, _ = _pooled(work, packed, traces)
-    scores = pooled @ work.network.rest["output"].T + work.network.rest["output_bias"]
+    scores = forwards(work, packed).outputs
     probabilities_of_rows(scores, work.loss)
     return scores
 
 
 def gradients(work: Work, batch: Batch) -> Part:
     """The gradient of the likelihood of a batch's labels, summed over its rows."""
-    began, packed, network = time.perf_counter(), batch.packed, work.network
-    seen = _forwards(work, packed, batch) if len(packed.words) else None
-    pooled, came_from = _pooled(work, packed, seen.traces[-1] if seen else [])
-    _drop_pooled(work, pooled, batch)
-    scores = pooled @ network.rest["output"].T + network.rest["output_bias"]
-    cost = errors_of_rows(scores, work.loss, batch.labels, batch.label_offsets, batch.weights)
+    began = time.perf_counter()
+    passed = forwards(work, batch.packed, batch)
+    errors = passed.outputs  # become that, in place
+    cost = errors_of_rows(errors, work.loss, batch.labels, batch.label_offsets, batch.weights)
     middle = time.perf_counter()
-    rest: Arrays = {"output": scores.T @ pooled, "output_bias": scores.sum(axis=0)}
-    words, vectors = packed.words, np.empty((0, network.shape.widths[0]), np.float32)
-    if seen:
-        by_pooled = np.asarray(scores @ network.rest["output"], np.float32)
-        _drop_pooled(work, by_pooled, batch)
-        words, vectors = seen.words, _backwards(work, batch, seen, came_from, by_pooled, rest)
+    words, vectors, rest = backwards(work, batch.packed, passed, errors, batch)
     seconds = middle - began, time.perf_counter() - middle
     return Part(cost, float(batch.weights.sum()), words, vectors, rest, *seconds)
 
@@ -109,10 +134,16 @@ def _forwards(work: Work, packed: Packed, batch: Batch | None) -> _Seen:
 
 
 def _backwards(
-    work: Work, batch: Batch, seen: _Seen, came_from: list[Ints], by_pooled: Floats, rest: Arrays
+    work: Work,
+    packed: Packed,
+    batch: Batch | None,
+    seen: _Seen,
+    came_from: list[Ints],
+    by_pooled: Floats,
+    rest: Arrays,
 ) -> Floats:
     """Add the gradient of every layer to ``rest``; gives that of the vectors of ``seen.words``."""
-    network, shape, packed = work.network, work.network.shape, batch.packed
+    network, shape = work.network, work.network.shape
     by_words = np.zeros_like(seen.below[0])
     by_states = [
         _unpooled(work, packed, came_from[way], by_pooled[:, way * width : (way + 1) * width], width)

@@ -5,10 +5,10 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from manyhands.catalog import MODELS, load
 from manyhands.errors import InputError
@@ -42,7 +42,7 @@ class BundleConfig(BaseModel):
 
     version: int
     model: str
-    labels: Annotated[list[str], Field(min_length=1)]
+    labels: list[str]  # none of models of word vectors
     label_scheme: LabelScheme
     text: TextSettings
     facts: dict[str, Any]
@@ -141,10 +141,13 @@ def open_bundle(path: str | Path) -> Bundle:
 
 def model_of(config: BundleConfig, arrays: Arrays) -> Any:
     """The model of which a bundle keeps these arrays."""
+    kind = _model_class(config.model)
     facts = {**config.facts, "labels": config.labels}
+    if not config.labels and not hasattr(kind, "embedding"):
+        raise InputError("a model that tells labels has none")
     if PACKED in facts:
         arrays = unpack(facts, arrays, slotting_from(facts["features"]).slots)
-    return _model_class(config.model).from_parts(facts, arrays)
+    return kind.from_parts(facts, arrays)
 
 
 def _model_class(name: str) -> Any:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from manyhands.models.bundle import BundleConfig
+from manyhands.settings import TextSettings
 
 SHOWN_LABELS = 20
 PUNCTUATION = {"token": "a token of its own", "drop": "left out", "keep": "left where it stands"}
@@ -10,30 +11,45 @@ PUNCTUATION = {"token": "a token of its own", "drop": "left out", "keep": "left 
 
 def model_card(config: BundleConfig, record: dict[str, Any]) -> str:
     """A README for the bundle."""
+    if not config.labels:
+        return _card_of_words(config, record)
     labels = ", ".join(f"`{label}`" for label in config.labels[:SHOWN_LABELS])
     if len(config.labels) > SHOWN_LABELS:
         labels += f" and {len(config.labels) - SHOWN_LABELS:,} more"
-    text = config.text
-    lines = [
-        f"# A text classifier: {config.model}",
-        "",
-        f"Labels: {labels}.",
-        "",
+    head = [f"# A text classifier: {config.model}", "", f"Labels: {labels}.", ""]
+    use = ["echo 'some text' | manyhands predict THIS_FOLDER"]
+    return _card([*head, *_reading(config.text), *_scores(record)], use, record)
+
+
+def _card_of_words(config: BundleConfig, record: dict[str, Any]) -> str:
+    head = [f"# Word vectors: {config.model}", ""]
+    found = record.get("scores", {})
+    losses = [f"{split} {-likelihood:.4f}" for split, likelihood in _likelihoods(found)]
+    measured = [f"Loss of a pair of neighbours: {', '.join(losses)}.", ""] if losses else []
+    use = ["manyhands nearest THIS_FOLDER king", "manyhands evaluate THIS_FOLDER"]
+    return _card([*head, *_reading(config.text), *measured], use, record)
+
+
+def _likelihoods(scores: dict[str, Any]) -> list[tuple[str, float]]:
+    out = []
+    if scores.get("valid"):
+        out.append(("valid", scores["valid"][scores["best_epoch"] - 1]["log_likelihood"]))
+    if scores.get("test"):
+        out.append(("test", scores["test"]["log_likelihood"]))
+    return out
+
+
+def _reading(text: TextSettings) -> list[str]:
+    return [
         f"Texts are read as {'small letters' if text.lower else 'they are written'}; punctuation is "
         f"{PUNCTUATION[text.punctuation]}.",
         "",
-        *_scores(record),
-        "## Use",
-        "",
-        "```",
-        "echo 'some text' | manyhands predict THIS_FOLDER",
-        "```",
-        "",
-        "No file here holds code; `SHA256SUMS` lists their checksums (`sha256sum --check SHA256SUMS`).",
-        "",
-        *_origin(record),
     ]
-    return "\n".join(lines)
+
+
+def _card(head: list[str], use: list[str], record: dict[str, Any]) -> str:
+    files = "No file here holds code; `SHA256SUMS` lists their checksums (`sha256sum --check SHA256SUMS`)."
+    return "\n".join([*head, "## Use", "", "```", *use, "```", "", files, "", *_origin(record)])
 
 
 def _scores(record: dict[str, Any]) -> list[str]:

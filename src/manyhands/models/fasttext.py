@@ -120,6 +120,7 @@ class FastText:
 
     Settings: ClassVar[type[FastTextSettings]] = FastTextSettings
     Model: ClassVar[type[FastTextModel]] = FastTextModel
+    learns: ClassVar[Literal["labels", "words"]] = "labels"
     shares_batches: ClassVar[bool] = False
 
     def __init__(

@@ -31,6 +31,8 @@ class Block:
 class FeatureFeed:
     """Blocks of random rows: the order of the input, in which equal labels may stand together, is lost."""
 
+    unit = "rows"
+
     def __init__(
         self,
         space: FeatureSpace,

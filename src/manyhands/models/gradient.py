@@ -13,14 +13,18 @@ from manyhands.models.network import Network
 class Gradient:
     """Where the arrays should move, and the loss; of the words' vectors, only those of ``words``.
 
-    All workers know the words of the whole batch, so the buffer means the same to each of them.
-    Its last two numbers are the loss and the weight of the rows.
+    ``tables`` are arrays beside the network, each with the rows of it that move and how wide it is. All
+    workers know the words of the whole batch, so the buffer means the same to each of them. Its last
+    two numbers are the loss and the weight of the rows.
     """
 
-    def __init__(self, network: Network, words: Ints) -> None:
-        self.words = words
-        embedded = len(words) if len(network.embedding) else 0  # rows of numbers are not learnt
-        sizes = {"embedding": (embedded, network.shape.widths[0]), **network.shape.arrays()}
+    def __init__(
+        self, network: Network, words: Ints, tables: dict[str, tuple[Ints, int]] | None = None
+    ) -> None:
+        embedded = words if len(network.embedding) else words[:0]  # rows of numbers are not learnt
+        tables = {"embedding": (embedded, network.shape.widths[0]), **(tables or {})}
+        self.touched = {name: rows for name, (rows, _) in tables.items()}
+        sizes = {name: (len(rows), width) for name, (rows, width) in tables.items()} | network.shape.arrays()
         self.buffer = np.zeros(sum(int(np.prod(size)) for size in sizes.values()) + 2, np.float32)
         self.arrays: Arrays = {}
         start = 0
@@ -38,12 +42,18 @@ class Gradient:
         return float(self.buffer[-1])
 
     def add(self, part: Part) -> None:
-        for name, array in part.rest.items():
+        self.add_arrays(part.words, part.vectors, part.rest)
+        self.add_loss(part.cost, part.weight)
+
+    def add_arrays(self, words: Ints, vectors: Floats, rest: Arrays) -> None:
+        for name, array in rest.items():
             self.arrays[name] += array
         if len(self.arrays["embedding"]):
-            places = np.searchsorted(self.words, part.words)
-            pooling.scatter(places, part.vectors, self.arrays["embedding"])
-        self.buffer[-2:] += (part.cost, part.weight)
+            places = np.searchsorted(self.touched["embedding"], words)
+            pooling.scatter(places, vectors, self.arrays["embedding"])
+
+    def add_loss(self, cost: float, weight: float) -> None:
+        self.buffer[-2:] += (cost, weight)
 
     def scale(self, factor: float, most_norm: float) -> None:
         """Divide once, and cut to ``most_norm`` where it is longer."""
@@ -56,7 +66,6 @@ class Gradient:
         out = {}
         for name, array in self.arrays.items():
             rows = array.reshape(-1, array.shape[-1])
-            out[name] = (self.words if name == "embedding" else np.arange(len(rows)), rows)
-        if not len(self.arrays["embedding"]):
-            del out["embedding"]
+            if len(rows):
+                out[name] = (self.touched.get(name, np.arange(len(rows))), rows)
         return out

@@ -4,7 +4,7 @@ The loop knows nothing else of it. A model that is added to the catalog follows 
 and the contract tests then hold it to it.
 """
 
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +40,12 @@ class Piece(NamedTuple):
 
 
 class Feed(Protocol):
-    """The rows of a lesson in blocks that fit a model: each row once an epoch, blocks always as long."""
+    """The rows of a lesson in blocks that fit a model: each row once an epoch, blocks always as long.
+
+    What counts as a row is a text with its labels, or a single word where running text is learnt.
+    """
+
+    unit: ClassVar[str]  # "rows" or "words"
 
     def __len__(self) -> int: ...
 
@@ -104,6 +109,7 @@ class Learner(Protocol):
 
     Settings: ClassVar[type[ModelSettings]]
     Model: ClassVar[type[Any]]
+    learns: ClassVar[Literal["labels", "words"]]  # to tell labels of texts, or vectors of words
     # Workers and threads share each block, inside ``learn``, and add up their gradients; otherwise
     # each learns blocks of its own, in place.
     shares_batches: ClassVar[bool]

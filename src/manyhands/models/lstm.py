@@ -1,7 +1,7 @@
 """``lstm``: a text word by word, or a row of numbers, through recurrent layers; then a linear one."""
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -99,6 +99,7 @@ class Lstm:
 
     Settings: ClassVar[type[LstmSettings]] = LstmSettings
     Model: ClassVar[type[LstmModel]] = LstmModel
+    learns: ClassVar[Literal["labels", "words"]] = "labels"
     shares_batches: ClassVar[bool] = True
 
     def __init__(

@@ -126,6 +126,7 @@ class Ngrams:
 
     Settings: ClassVar[type[NgramsSettings]] = NgramsSettings
     Model: ClassVar[type[NgramsModel]] = NgramsModel
+    learns: ClassVar[Literal["labels", "words"]] = "labels"
     shares_batches: ClassVar[bool] = False
 
     def __init__(self, labels: list[str], loss: str, space: FeatureSpace) -> None:

@@ -18,11 +18,17 @@ KINDS = {"ngrams": "an ngrams model", "lstm": "an lstm model", IMPORTED: "a mode
 
 def open_embedding(path: str | os.PathLike[str]) -> Embedding:
     """The word vectors of a bundle or of a file of vectors."""
+    opened = open_either(path)
+    return embedding_of(opened, os.fspath(path)) if isinstance(opened, Bundle) else opened
+
+
+def open_either(path: str | os.PathLike[str]) -> Bundle | Embedding:
+    """A bundle; or, if it is no folder, the vectors of a file."""
     name = os.fspath(path)
     with reading(name):
         filesystem, place = url_to_fs(name)
         is_folder = name != STDIN and filesystem.isdir(place)
-    return embedding_of(load_bundle(name), name) if is_folder else read_embedding(name)
+    return load_bundle(name) if is_folder else read_embedding(name)
 
 
 def embedding_of(bundle: Bundle, name: str = "this bundle") -> Embedding:

@@ -13,7 +13,7 @@ from manyhands.models.fasttext import FastTextModel
 from manyhands.models.learner import Arrays
 from manyhands.models.ngrams import NgramsModel
 from manyhands.models.packed import CENTROIDS, PACKED, Groups, pack_slots
-from manyhands.models.saving import StrPath, load_bundle, record_of, write_bundle
+from manyhands.models.saving import StrPath, load_classifier, record_of, write_bundle
 
 OVERHEAD_BYTES = 16 << 10  # card, record, checksums and the head of the file
 SAMPLE_ROWS = 20_000
@@ -27,7 +27,7 @@ Table = npt.NDArray[np.float32]
 
 def quantize_bundle(path: StrPath, out: StrPath, size_bytes: int, *, overwrite: bool = False) -> Bundle:
     """Write a small copy of a bundle. The scores in its record are those of the model it was made from."""
-    full = load_bundle(path)
+    full = load_classifier(path)
     old = record_of(full)
     record: dict[str, Any] = {name: old[name] for name in ("model", "data") if name in old}
     record |= {"quantized": {"bytes": size_bytes, "scores_of_full_model": _last_scores(old)}}

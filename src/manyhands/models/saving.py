@@ -10,7 +10,7 @@ from typing import Any
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from manyhands.errors import InputError
+from manyhands.errors import InputError, UsageError
 from manyhands.models.bundle import BUNDLE, RECORD, SUMS, Bundle, open_bundle, save_bundle
 from manyhands.models.card import model_card
 from manyhands.storage.destination import destination
@@ -57,6 +57,17 @@ def load_bundle(path: StrPath) -> Bundle:
                 (folder / SUMS).write_bytes(sums)
                 open_bundle(folder).verify()
         return open_bundle(copy)
+
+
+def load_classifier(path: StrPath) -> Bundle:
+    """Open a bundle that can tell labels."""
+    bundle = load_bundle(path)
+    if not bundle.labels:
+        raise UsageError(
+            f"{path} holds word vectors ({bundle.config.model}), which tell no labels; "
+            "use it with nearest, analogy, evaluate, convert or project"
+        )
+    return bundle
 
 
 def record_of(bundle: Bundle) -> dict[str, Any]:

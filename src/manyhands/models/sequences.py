@@ -117,16 +117,7 @@ class Sequences:
         return out
 
     def pack(self, rows: Ints) -> Packed:
-        tokens, offsets = self._corpus.take(rows)
-        lengths = np.empty(len(rows), np.int64)
-        _lengths(tokens, offsets, self._numbers, self._length, lengths)
-        order = np.argsort(-lengths, kind="stable")
-        longest = int(lengths.max(initial=0))
-        counts = len(rows) - np.cumsum(np.bincount(lengths, minlength=longest + 1))[:longest]
-        starts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)[:longest]
-        words = np.empty(int(counts.sum()), np.int64)
-        _pack(tokens, offsets, self._numbers, order, lengths, starts, words)
-        return Packed(words, counts, starts, lengths[order], order)
+        return pack(*self._corpus.take(rows), self._numbers, self._length)
 
     def words(self, rows: Ints) -> Ints:
         """The known words of some rows, each once."""
@@ -134,6 +125,19 @@ class Sequences:
         found = np.zeros(self._known, np.bool_)
         _mark(tokens, offsets, self._numbers, self._length, found)
         return np.flatnonzero(found)
+
+
+def pack(tokens: npt.NDArray[np.integer], offsets: Ints, numbers: Ints, most: int) -> Packed:
+    """The first known tokens of every row, by time; ``numbers`` says which is which of those known."""
+    lengths = np.empty(len(offsets) - 1, np.int64)
+    _lengths(tokens, offsets, numbers, most, lengths)
+    order = np.argsort(-lengths, kind="stable")
+    longest = int(lengths.max(initial=0))
+    counts = len(lengths) - np.cumsum(np.bincount(lengths, minlength=longest + 1))[:longest]
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)[:longest]
+    words = np.empty(int(counts.sum()), np.int64)
+    _pack(tokens, offsets, numbers, order, lengths, starts, words)
+    return Packed(words, counts, starts, lengths[order], order)
 
 
 @kernel
@@ -186,6 +190,8 @@ def _mirror(counts: Ints, starts: Ints, lengths: Ints, out: Ints) -> None:
 
 class SequenceFeed:
     """Batches of rows of like length; which rows come together, the seed and the epoch decide."""
+
+    unit = "rows"
 
     def __init__(self, lesson: Lesson, sequences: Sequences, batch: int, seed: int) -> None:
         if not len(lesson):

@@ -29,6 +29,7 @@ def learn(
     firsts: Words,
     lasts: Words,
     reaches: Reaches,
+    reach: int,
     begin: int,
     end: int,
     drawn: Words,
@@ -45,12 +46,11 @@ def learn(
     """Learn the words from ``begin`` up to ``end``; gives the loss and how many pairs there were.
 
     A word's neighbours reach from ``firsts`` to ``lasts``, where its text ends, and ``reaches`` to
-    either side. Its vector is the mean of its ``parts`` among the ``inputs``; moves are added to
-    ``by_inputs`` and ``by_outputs``, which may be the same arrays.
+    either side, which is ``reach`` at most. Its vector is the mean of its ``parts`` among the
+    ``inputs``; moves are added to ``by_inputs`` and ``by_outputs``, which may be the same arrays.
+    Without a rate, nothing moves.
     """
-    width, reach = inputs.shape[1], np.int64(0)
-    for i in range(begin, end):
-        reach = max(reach, np.int64(reaches[i]))
+    width = inputs.shape[1]
     room = -(-(2 * reach + 1) // LINE) * LINE
     most = TOGETHER + 2 * reach
     x, y = np.empty((TOGETHER, width), np.float32), np.empty((most, width), np.float32)
@@ -58,10 +58,11 @@ def learn(
     near, near_turned = np.zeros((TOGETHER, room), np.float32), np.zeros((most, TOGETHER), np.float32)
     far, far_turned = np.zeros((TOGETHER, draws), np.float32), np.zeros((draws, TOGETHER), np.float32)
     loss, pairs = 0.0, 0.0
-    for start in range(begin, end, TOGETHER):
-        count = min(TOGETHER, end - start)
+    for group in range(begin // TOGETHER, -(-end // TOGETHER)):
+        start = max(begin, group * TOGETHER)
+        count = min(end, (group + 1) * TOGETHER) - start
         low, high = max(0, start - reach), min(len(words), start + count + reach)
-        first_draw = start // TOGETHER * draws
+        first_draw = group * draws
         _gather_means(words, start, count, parts, part_offsets, inputs, x)
         _gather(words, low, high - low, outputs, y)
         _gather(drawn, first_draw, draws, outputs, z)
@@ -74,23 +75,51 @@ def learn(
             weight = negatives * np.float32(neighbours) / np.float32(draws)
             loss += lost + _far(x, t, z, draws, weight, rate, far, far_turned)
             pairs += neighbours
+            if rate == ZERO:
+                continue  # nobody learns: the loss is all that is asked for
             move[:] = ZERO
             add_rows(move, 0, near, t * room, y, first - low, last - first, width)
             add_rows(move, 0, far, t * draws, z, 0, draws, width)
             _move_parts(words[at], parts, part_offsets, move, by_inputs)
-        for q in range(high - low):
-            t = max(0, low + q - start - reach)
-            stop = min(count, low + q - start + reach + 1)
-            add_rows(by_outputs, np.int64(words[low + q]), near_turned, q * TOGETHER + t, x, t, stop - t, width)
-        for k in range(draws):
-            word = np.int64(drawn[first_draw + k])
-            add_rows(by_outputs, word, far_turned, k * TOGETHER, x, 0, count, width)
+        if rate != ZERO:
+            _move_outputs(words, low, high, start - reach, count, reach, near_turned, x, by_outputs)
+            for k in range(draws):
+                word = np.int64(drawn[first_draw + k])
+                add_rows(by_outputs, word, far_turned, k * TOGETHER, x, 0, count, width)
     return loss, pairs
 
 
 @kernel
+def _move_outputs(
+    words: Words,
+    low: int,
+    high: int,
+    begin: int,
+    count: int,
+    reach: int,
+    moves: Floats,
+    x: Floats,
+    table: Floats,
+) -> None:
+    """Move the neighbours from ``low`` up to ``high`` towards those words that look so far."""
+    for at in range(low, high):
+        first = max(0, at - begin - 2 * reach)
+        last = min(count, at - begin + 1)
+        start = (at - low) * TOGETHER + first
+        add_rows(table, np.int64(words[at]), moves, start, x, first, last - first, x.shape[1])
+
+
+@kernel
 def _near(
-    x: Floats, t: int, y: Floats, first: int, count: int, own: int, rate: np.float32, near: Floats, turned: Floats
+    x: Floats,
+    t: int,
+    y: Floats,
+    first: int,
+    count: int,
+    own: int,
+    rate: np.float32,
+    near: Floats,
+    turned: Floats,
 ) -> tuple[float, int]:
     """How much to move towards each neighbour; gives the loss and how many neighbours there are."""
     room = near.shape[1]
@@ -100,7 +129,7 @@ def _near(
     product = 1.0
     for k in range(count):
         chance = near[t, k]
-        product *= ONE if k == own else max(chance, LEAST)
+        product *= 1.0 if k == own else float(max(chance, LEAST))
         move = ZERO if k == own else rate * (ONE - chance)
         near[t, k] = move
         turned[first + k, t] = move
@@ -109,7 +138,14 @@ def _near(
 
 @kernel
 def _far(
-    x: Floats, t: int, z: Floats, draws: int, weight: np.float32, rate: np.float32, far: Floats, turned: Floats
+    x: Floats,
+    t: int,
+    z: Floats,
+    draws: int,
+    weight: np.float32,
+    rate: np.float32,
+    far: Floats,
+    turned: Floats,
 ) -> float:
     """How much to move away from each word drawn; gives the loss."""
     dots(far, t * draws, x, t, z, 0, draws, x.shape[1])
@@ -118,10 +154,10 @@ def _far(
     product, away = 1.0, -weight * rate
     for k in range(draws):
         chance = far[t, k]
-        product *= max(ONE - chance, LEAST)
+        product *= float(max(ONE - chance, LEAST))
         far[t, k] = away * chance
         turned[k, t] = away * chance
-    return -weight * math.log(max(product, 1e-300))
+    return -float(weight) * math.log(max(product, 1e-300))
 
 
 @kernel

@@ -5,18 +5,16 @@ from collections.abc import Callable
 
 from manyhands.catalog import MODELS, load
 from manyhands.errors import ResumableError
-from manyhands.evaluate.judging import judge
-from manyhands.models.learner import Learner
+from manyhands.models.learner import Feed, Learner
 from manyhands.records import Progress
-from manyhands.spread.job import Job, Outcome, check_weights, continued_labels, with_class_weights
+from manyhands.spread.job import Job, Outcome
+from manyhands.spread.task import TASKS
 from manyhands.text.lesson import Lesson
 from manyhands.train.checkpoint import Keeper
 from manyhands.train.exchange import Exchange
 from manyhands.train.fit import fit
 from manyhands.train.schedule import Schedule
 from manyhands.train.state import Plan, State, Validate
-
-JUDGED_BY = {False: "accuracy", True: "micro_f1"}
 
 Watch = Callable[[State], None]
 
@@ -35,10 +33,9 @@ def learn(
 
     Of a crew, only who ``keeps`` writes checkpoints.
     """
-    lesson.check_trainable(continued=job.previous is not None)
-    check_weights(lesson)
-    lesson = continued_labels(with_class_weights(lesson, job.frame), job.previous)
     kind: type[Learner] = load(MODELS, "model", job.model)
+    task = TASKS[kind.learns]
+    lesson = task.ready(job, lesson)
     learner, feed = kind.begin(job.settings, lesson, job.previous, job.resources, progress)
     identity = job.identity(lesson, valid)
     exchange.meet(identity, len(lesson))
@@ -60,12 +57,12 @@ def learn(
 
     validate = None
     if valid is not None and len(valid):
-        validate = _validation(learner, valid, exchange, job.resources.threads)
+        validate = _timed(task.validation(learner, valid, exchange, job.resources.threads), exchange)
     try:
         traffic = fit(
             learner,
             feed,
-            _plan(job, lesson),
+            _plan(job, feed, task.judged_by(lesson)),
             exchange,
             state,
             validate=validate,
@@ -83,26 +80,21 @@ def learn(
     return Outcome(learner.model(), state, traffic, job.spread.spread, exchange.workers)
 
 
-def _plan(job: Job, lesson: Lesson) -> Plan:
-    rows = len(lesson) * job.settings.epochs
+def _plan(job: Job, feed: Feed, judged_by: str) -> Plan:
+    rows = sum(feed.rows(block) for block in range(len(feed))) * job.settings.epochs
     return Plan(
         epochs=job.settings.epochs,
         schedule=Schedule(job.settings.rate, rows, job.frame.schedule, job.frame.warm_up),
         seed=job.settings.seed,
         threads=1 if job.frame.deterministic else job.resources.threads,
         patience=job.frame.patience,
-        judged_by=JUDGED_BY[lesson.labels.several],
+        judged_by=judged_by,
     )
 
 
-def _validation(learner: Learner, valid: Lesson, exchange: Exchange, threads: int) -> Validate:
-    def validate() -> dict[str, float]:
-        model = learner.model()
+def _timed(validate: Validate, exchange: Exchange) -> Validate:
+    def timed() -> dict[str, float]:
         with exchange.clock.on("validate"):
-            scores = exchange.made_together(
-                len(valid), lambda first, last: model.scores(valid.corpus.part(first, last), threads)
-            )
-            facts = judge(model, valid, scores=scores).facts()
-        return {name: facts[name] for name in ("accuracy", "macro_f1", "micro_f1")}
+            return validate()
 
-    return validate
+    return timed

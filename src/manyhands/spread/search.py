@@ -15,8 +15,8 @@ from manyhands.models.quantize import quantized
 from manyhands.records import Progress, Resources
 from manyhands.spread import single
 from manyhands.spread.job import Job, Outcome, check_weights, job_for
-from manyhands.spread.running import JUDGED_BY
 from manyhands.spread.studies import Range, Study, Trial
+from manyhands.spread.task import JUDGED_BY
 from manyhands.text.lesson import Lesson
 
 RANGES = {

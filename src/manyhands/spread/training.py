@@ -16,7 +16,7 @@ from manyhands.catalog import SPREADS, load
 from manyhands.data.dataset import open_dataset
 from manyhands.data.lessons import lesson_of, read_lesson
 from manyhands.errors import InputError, UsageError, WrittenElsewhereError
-from manyhands.evaluate.judging import is_dataset, judge
+from manyhands.evaluate.judging import is_dataset
 from manyhands.machine import examine, resources_for
 from manyhands.models.bundle import BUNDLE, RECORD, VERSION, Bundle, BundleConfig, save_bundle
 from manyhands.models.card import model_card
@@ -27,6 +27,7 @@ from manyhands.spread import group, single
 from manyhands.spread.crew import check_crew, run_crew
 from manyhands.spread.job import Job, Outcome, job_for, refuse_crew_settings
 from manyhands.spread.status import known_run
+from manyhands.spread.task import task_of
 from manyhands.storage.destination import destination
 from manyhands.storage.files import reading as errors_of
 from manyhands.text.corpus import word_counts
@@ -48,6 +49,7 @@ class Material:
     text: TextSettings
     scheme: LabelScheme
     vocabulary: Vocabulary | None  # None where it has yet to be counted
+    names: tuple[str, ...] = ()  # of the files or the dataset
 
 
 @dataclass(frozen=True)
@@ -106,11 +108,15 @@ def train(
         }
         return _finished(os.fspath(out), run_crew(call, job.spread, resources, threads, watcher))
     if not alone and group.rank():  # of a crew, the first worker writes what all have made
-        material = _material(names, reading or {}, previous, resources, watcher)
+        material = _material(
+            names, reading or {}, previous, resources, watcher, labelled=task_of(model).labelled
+        )
         run(job, material.train, material.valid, watcher)
         raise WrittenElsewhereError("trained; worker 0 writes the bundle")
     with destination(os.fspath(out), overwrite, BUNDLE) as place, alone_in(folder):
-        material = _material(names, reading or {}, previous, resources, watcher)
+        material = _material(
+            names, reading or {}, previous, resources, watcher, labelled=task_of(model).labelled
+        )
         with Tracker(track, folder, place) as tracker:
             outcome = run(job, material.train, material.valid, watcher, tracker)
         record = record_of(job, material, outcome, time.monotonic() - began)
@@ -138,13 +144,15 @@ def _material(
     previous: Bundle | None,
     resources: Resources,
     progress: Progress,
+    *,
+    labelled: bool,
 ) -> Material:
     if not is_dataset(names):
         text = previous.config.text if previous else TextSettings()
         known = {"labels": previous.config.label_scheme} if previous else {}
         settings = PrepareSettings.checked(**{"text": text, **known, **reading})
-        raw = read_lesson(names, settings, resources, progress)
-        return Material(raw.lesson, None, None, settings.text, raw.scheme, None)
+        raw = read_lesson(names, settings, resources, progress, labelled=labelled)
+        return Material(raw.lesson, None, None, settings.text, raw.scheme, None, tuple(names))
     if reading:
         raise UsageError(
             f"--{next(iter(reading)).replace('_', '-')} is for raw files; {names[0]} is prepared already"
@@ -153,23 +161,26 @@ def _material(
     text = dataset.manifest.settings.text
     if previous and text != previous.config.text:
         raise InputError(f"{names[0]} was prepared with other text settings than the bundle to continue from")
-    if previous and dataset.manifest.labels.scheme != previous.config.label_scheme:
+    if labelled and previous and dataset.manifest.labels.scheme != previous.config.label_scheme:
         raise InputError(
             f"the labels of {names[0]} are {dataset.manifest.labels.scheme}, those of the bundle to continue "
             f"from {previous.config.label_scheme}; prepare it with --labels {previous.config.label_scheme}"
         )
-    lessons = [lesson_of(dataset, split) for split in SPLITS]
+    lessons = [lesson_of(dataset, split, labelled=labelled) for split in SPLITS]
     train_rows, valid, test = (lesson if len(lesson) else None for lesson in lessons)
     if train_rows is None:
         raise InputError(f"{names[0]} has no rows to train on")
-    scheme = dataset.manifest.labels.scheme
-    return Material(train_rows, valid, test, text, scheme, dataset.vocabulary)
+    scheme: LabelScheme = dataset.manifest.labels.scheme if labelled else "none"
+    return Material(train_rows, valid, test, text, scheme, dataset.vocabulary, tuple(names))
 
 
 def _vocabulary(material: Material, previous: Bundle | None, threads: int) -> Vocabulary | None:
-    """The words of the training rows, and those that an earlier model had seen; none of numbers."""
+    """The words of the training rows, and those that an earlier model had seen.
+
+    None of numbers, and none where the model itself keeps its words.
+    """
     new = material.vocabulary
-    if material.train.corpus.values is not None:
+    if material.train.corpus.values is not None or material.scheme == "none":
         return None
     if new is None:
         new = counted(material.train.corpus.words, word_counts(material.train.corpus, threads))
@@ -184,7 +195,7 @@ def config_of(job: Job, material: Material, outcome: Outcome) -> BundleConfig:
     return BundleConfig(
         version=VERSION,
         model=job.model,
-        labels=facts.pop("labels"),
+        labels=facts.pop("labels", []),
         label_scheme=material.scheme,
         text=material.text,
         facts=facts,
@@ -197,22 +208,25 @@ def record_of(job: Job, material: Material, outcome: Outcome, seconds: float) ->
     state, corpus = outcome.state, material.train.corpus
     machine = examine()
     learning = max(state.seconds, 1e-9)
-    tokens = corpus.tokens * state.seen / len(corpus)
-    scores: dict[str, Any] = {"train": [{"epoch": e["epoch"], "loss": e["loss"]} for e in state.history]}
+    task = task_of(job.model)
+    # Of running text, words are counted as they are seen; otherwise rows are.
+    epochs = state.seen / (len(corpus) if task.labelled else corpus.tokens)
+    shown = ("epoch", "loss", "examples")
+    scores: dict[str, Any] = {"train": [{name: e[name] for name in shown} for e in state.history]}
     if state.best_epoch:
-        scores["valid"] = [{k: v for k, v in epoch.items() if k != "loss"} for epoch in state.history]
+        scores["valid"] = [
+            {k: v for k, v in epoch.items() if k not in ("loss", "examples")} for epoch in state.history
+        ]
         scores["best_epoch"] = state.best_epoch
     if material.test is not None:
-        facts = judge(outcome.model, material.test, threads=job.resources.threads).facts()
-        scores["test"] = {
-            name: facts[name] for name in ("rows", "accuracy", "macro_f1", "micro_f1", "log_loss")
-        }
+        scores["test"] = task.tested(outcome.model, material.test, job.resources.threads)
     return {
         "model": job.model,
         **outcome.facts,
         "settings": {**job.settings.model_dump(), **job.frame.model_dump(), **job.spread.model_dump()},
         "data": {
             "fingerprint": material.train.fingerprint,
+            "from": material.names,
             "rows": len(material.train),
             "tokens": corpus.tokens,
             "left_out": material.train.left_out,
@@ -220,8 +234,8 @@ def record_of(job: Job, material: Material, outcome: Outcome, seconds: float) ->
         "seconds": round(seconds, 3),
         "learning_seconds": round(state.seconds, 3),
         "threads": job.resources.threads,
-        "rows_per_second": round(state.seen / learning, 1),
-        "tokens_per_second": round(tokens / learning, 1),
+        "rows_per_second": round(epochs * len(corpus) / learning, 1),
+        "tokens_per_second": round(epochs * corpus.tokens / learning, 1),
         "scores": scores,
         "laps": state.laps,
         "machine": {name: machine[name] for name in ("system", "cores", "memory_bytes")},

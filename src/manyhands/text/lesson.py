@@ -31,6 +31,11 @@ class Labels:
     def single(cls, ids: npt.NDArray[np.int32], names: list[str]) -> "Labels":
         return cls(ids, np.arange(len(ids) + 1), names)
 
+    @classmethod
+    def none(cls, rows: int) -> "Labels":
+        """Rows without any."""
+        return cls(np.zeros(0, np.int32), np.zeros(rows + 1, np.int64), [])
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from manyhands.kernel import Bytes, Hashes, Ints, kernel
 from manyhands.text.corpus import NO_WORD, Corpus
 from manyhands.text.hashing import mix
+from manyhands.text.ragged import Ragged
 
 Slots = npt.NDArray[np.uint32]
 
@@ -49,16 +50,8 @@ class Slotting:
         """The runs of letters of every word of the corpus."""
         if not self.chars[1]:
             return Letters(np.zeros(0, np.uint32), np.zeros(0, np.int64))
-        words = corpus.words
-        offsets = np.zeros(len(words) + 1, np.int64)
-        least, most = self.chars
-        room = int(words.size + 2 * len(words)) * (most - least + 1)
-        slots = np.empty(room, np.uint32)
-        _letter_slots(
-            words.data, words.offsets, least, most, np.uint64((1 << self.char_bits) - 1), slots, offsets
-        )
-        base = np.uint32(self.sizes[0] + self.sizes[1])
-        return Letters(slots[: offsets[-1]] + base, offsets)
+        found = letter_runs(corpus.words, self.chars, self.char_bits)
+        return Letters(found.slots + np.uint32(self.sizes[0] + self.sizes[1]), found.offsets)
 
 
 @dataclass(frozen=True)
@@ -67,6 +60,15 @@ class Letters:
 
     slots: Slots
     offsets: Ints
+
+
+def letter_runs(words: Ragged, chars: tuple[int, int], bits: int) -> Letters:
+    """The runs of ``chars`` letters, from and to, of every word, in slots from 0 up to a power of two."""
+    offsets = np.zeros(len(words) + 1, np.int64)
+    least, most = chars
+    slots = np.empty(int(words.size + 2 * len(words)) * (most - least + 1), np.uint32)
+    _letter_slots(words.data, words.offsets, least, most, np.uint64((1 << bits) - 1), slots, offsets)
+    return Letters(slots[: offsets[-1]].copy(), offsets)
 
 
 @kernel

@@ -36,13 +36,13 @@ def fit(
     total = sum(feed.rows(block) for block in range(len(feed)))
     with ThreadPoolExecutor(plan.threads) as hands:
         while not state.done(plan):
-            progress.stage(f"epoch {state.epoch + 1} of {plan.epochs}", total, "rows")
+            progress.stage(f"epoch {state.epoch + 1} of {plan.epochs}", total, feed.unit)
             rounds = _rounds(learner, feed, plan.seed, state.epoch)[state.round :]
             for blocks, pieces, rows in _ready(learner, feed, exchange, rounds, state.epoch, hands):
                 began, state.whole = time.monotonic(), False
                 work = zip(rows, _rates(blocks, pieces, feed, plan, state), strict=True)
                 learn = partial(_learn, learner, list(work), exchange, hands)
-                state.loss = _added(state, exchange.round(learner, rows, learn))
+                state.loss = _added(state, exchange.round(learner, rows, learn), feed.unit)
                 state.seen += sum(feed.rows(block) for block in blocks.tolist())
                 state.round += 1
                 state.whole = True
@@ -113,12 +113,12 @@ def _seed(seed: int, epoch: int, block: int) -> int:
     return int(_mixed(np.uint64(seed), np.uint64(epoch), np.uint64(block))) >> 2
 
 
-def _added(state: State, loss: Loss) -> Loss:
+def _added(state: State, loss: Loss, unit: str) -> Loss:
     total = state.loss.total + loss.total
     if not np.isfinite(total):
         raise InputError(
             f"the loss became {total} in epoch {state.epoch + 1}, step {state.round + 1}, "
-            f"after {state.seen:,} rows; lower --rate"
+            f"after {state.seen:,} {unit}; lower --rate"
         )
     return Loss(total, state.loss.rows + loss.rows)
 
@@ -130,7 +130,9 @@ def _end_epoch(
     state.laps.append({"rounds": state.round, "seen": state.seen, **lap})
     state.epoch += 1
     state.round = 0
-    state.history.append({"epoch": state.epoch, "loss": state.loss.mean, **scores})
+    state.history.append(
+        {"epoch": state.epoch, "loss": state.loss.mean, "examples": state.loss.rows, **scores}
+    )
     state.loss = NOTHING
     judged = [epoch.get(plan.judged_by, float("-inf")) for epoch in state.history]
     if scores and judged[-1] > max(judged[:-1], default=float("-inf")):

@@ -1,0 +1,259 @@
+"""``charlstm``: a vector for any word, read letter by letter; learnt as those of ``skipgram`` are.
+
+A recurrent layer reads the bytes of a word, in whatever script it is written, and a linear one makes
+the vector of its last state. Each distinct word of a batch is read once, however often it stands there.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field
+
+from manyhands.errors import InputError
+from manyhands.kernel import Flags, Ints
+from manyhands.lines import Floats
+from manyhands.models import skipgram_kernels as kernels
+from manyhands.models.backprop import Passed, Work, backwards, forwards
+from manyhands.models.embedding import Embedding
+from manyhands.models.gradient import Gradient
+from manyhands.models.learner import Arrays, Crew, Loss
+from manyhands.models.losses import LOSSES
+from manyhands.models.neighbourhood import Neighbourhood, WordSettings, learn_windows, losses_of, whole_lines
+from manyhands.models.network import Network, Shape
+from manyhands.models.optimizers import OPTIMIZERS
+from manyhands.models.sequences import Packed, pack
+from manyhands.models.slotting import refuse_if_too_large
+from manyhands.models.windows import WindowFeed, Windows
+from manyhands.parallel import in_order, one_thread_each
+from manyhands.records import Progress, Resources
+from manyhands.text.lesson import Lesson
+from manyhands.text.ragged import Ragged, from_arrow, from_strings
+
+BYTES = np.arange(256)
+LONGEST_WORD_BYTES = 64
+WORDS_AT_ONCE = 128
+STEPS_AN_EPOCH, LEAST_BATCH = 100, 64  # a short text takes smaller batches, or there are too few steps
+
+
+class CharLstmSettings(WordSettings):
+    epochs: Annotated[int, Field(ge=1, le=10_000)] = 5
+    rate: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 0.002
+    cell: Literal["lstm", "gru", "equations"] = "lstm"
+    hidden: Annotated[int, Field(ge=1, le=4096)] = 256
+    letter_dim: Annotated[int, Field(ge=1, le=4096)] = 64
+    batch: Annotated[int, Field(ge=1, le=2**24)] = 4096
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
+    momentum: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.9
+    decay: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
+    clip: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 5.0
+
+
+class _Reader:
+    """Words through the network: forwards in slices of like length, and back again."""
+
+    def __init__(self, network: Network, threads: int) -> None:
+        self._work = Work(network, network.embedding, LOSSES["softmax"], "last")
+        self._dim, self._threads = network.shape.labels, threads
+        self._slices: list[tuple[Ints, Packed]] = []
+        self._passed: list[Passed] = []
+
+    def vectors(self, words: Ragged, *, keep: bool = False) -> Floats:
+        """A vector for each word; ``keep`` what the way back needs."""
+        order = np.argsort(words.lengths(), kind="stable")
+        slices = [
+            _packed(words, order[at : at + WORDS_AT_ONCE]) for at in range(0, len(order), WORDS_AT_ONCE)
+        ]
+        out = np.empty((len(words), self._dim), np.float32)
+        with one_thread_each:
+            for (rows, _), passed in zip(slices, self._each(forwards, slices), strict=True):
+                out[rows] = passed.outputs
+                if keep:
+                    self._passed.append(passed)
+        self._slices = slices if keep else []
+        return out
+
+    def _each(self, step: Any, slices: list[tuple[Ints, Packed]]) -> Iterable[Any]:
+        return in_order(lambda part: step(self._work, part[1]), slices, self._threads)
+
+    def back(self, by_vectors: Floats, gradient: Gradient) -> None:
+        """Add the gradient of all arrays, given that of the vectors which were kept."""
+        parts = list(zip(self._slices, self._passed, strict=True))
+        with one_thread_each:
+            for found in in_order(
+                lambda part: backwards(self._work, part[0][1], part[1], by_vectors[part[0][0]]),
+                parts,
+                self._threads,
+            ):
+                gradient.add_arrays(*found)
+
+
+def _packed(words: Ragged, rows: Ints) -> tuple[Ints, Packed]:
+    """Some words by their bytes, and which they are in the packed order."""
+    some = words.take(rows)
+    packed = pack(some.data, some.offsets, BYTES, LONGEST_WORD_BYTES)
+    return rows[packed.rows], packed
+
+
+class CharLstmModel:
+    """``network`` reads the bytes of a word; ``contexts`` has a row for each word as a neighbour."""
+
+    def __init__(
+        self, hood: Neighbourhood, network: Network, contexts: Floats, vectors: Floats | None = None
+    ) -> None:
+        self.hood, self.network, self.contexts = hood, network, contexts
+        self._made = vectors
+
+    @cached_property
+    def vectors(self) -> Floats:
+        """The vector of each word that was learnt."""
+        if self._made is not None:
+            return self._made
+        return _Reader(self.network, 1).vectors(self._letters)
+
+    @cached_property
+    def _letters(self) -> Ragged:
+        return from_arrow(self.hood.vocabulary.words)
+
+    def embedding(self) -> Embedding:
+        return Embedding(self.hood.vocabulary, self.vectors, self._spell)
+
+    def _spell(self, words: Sequence[str]) -> tuple[Floats, Flags]:
+        letters = from_strings(words)
+        return _Reader(self.network, 1).vectors(letters), letters.lengths() > 0
+
+    def losses(self, feed: WindowFeed, first: int, last: int, threads: int) -> Floats:
+        contexts = whole_lines(self.contexts)
+
+        def lose(windows: Windows) -> tuple[float, float]:
+            distinct, parts = _distinct(windows, len(contexts))
+            inputs = whole_lines(_Reader(self.network, 1).vectors(self._letters.take(distinct)))
+            return learn_windows(windows, self.hood.negatives, parts, (inputs, contexts))
+
+        return losses_of(feed, first, last, lose, threads)
+
+    def facts(self) -> dict[str, Any]:
+        shape = self.network.shape
+        return {**self.hood.facts(), "cell": shape.cell, "widths": list(shape.widths), "dim": shape.labels}
+
+    def arrays(self) -> Arrays:
+        mine = {"vectors": self.vectors, "contexts": self.contexts}
+        return {**mine, **self.network.arrays(), **self.hood.arrays()}
+
+    @classmethod
+    def from_parts(cls, facts: dict[str, Any], arrays: Arrays) -> Self:
+        hood = Neighbourhood.from_parts(facts, arrays)
+        widths, dim = facts["widths"], facts["dim"]
+        if len(widths) != 2 or not all(type(number) is int and number >= 1 for number in [*widths, dim]):
+            raise InputError("the model is not described as it should be")
+        vectors, contexts = arrays["vectors"], arrays["contexts"]
+        right = vectors.shape == contexts.shape == (len(hood.vocabulary), dim)
+        if not right or not vectors.dtype == contexts.dtype == np.float32:
+            raise InputError("the vectors do not fit the words of the model")
+        own = {name: arrays[name] for name in arrays.keys() - hood.arrays().keys() - {"vectors", "contexts"}}
+        shape = Shape(facts["cell"], tuple(widths), 1, dim)
+        return cls(hood, Network.from_arrays(shape, len(BYTES), own), contexts, vectors)
+
+
+class CharLstm:
+    """The network and the contexts while they are learnt. Threads share a batch, so every run is the same."""
+
+    Settings: ClassVar[type[CharLstmSettings]] = CharLstmSettings
+    Model: ClassVar[type[CharLstmModel]] = CharLstmModel
+    learns: ClassVar[Literal["labels", "words"]] = "words"
+    shares_batches: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        settings: CharLstmSettings,
+        hood: Neighbourhood,
+        network: Network,
+        contexts: Floats,
+        threads: int,
+    ) -> None:
+        self._settings, self._hood, self._threads = settings, hood, threads
+        self._network, self._contexts = network, contexts
+        self._letters = from_arrow(hood.vocabulary.words)
+        arrays = {**network.arrays(), "contexts": contexts}
+        self._optimizer = OPTIMIZERS[settings.optimizer](arrays, settings.momentum, settings.decay)
+
+    @classmethod
+    def begin(
+        cls,
+        settings: CharLstmSettings,
+        lesson: Lesson,
+        previous: CharLstmModel | None,
+        resources: Resources,
+        progress: Progress,
+    ) -> tuple[Self, WindowFeed]:
+        progress.stage("counting", None, "words")
+        hood = Neighbourhood.of(
+            lesson.corpus, settings, resources.threads, previous.hood if previous else None
+        )
+        words = len(hood.vocabulary)
+        refuse_if_too_large(words * settings.dim * 4 * 3, resources, "--words or --dim")
+        shape = Shape(settings.cell, (settings.letter_dim, settings.hidden), 1, settings.dim)
+        network = Network.at_random(shape, len(BYTES), settings.seed)
+        contexts = np.zeros((words, settings.dim), np.float32)
+        if previous:
+            network.take_over(previous.network)
+            contexts[: len(previous.contexts)] = previous.contexts
+        learner = cls(settings, hood, network, contexts, resources.threads)
+        batch = min(settings.batch, max(LEAST_BATCH, lesson.corpus.tokens // STEPS_AN_EPOCH))
+        return learner, hood.feed(lesson.corpus, batch, settings.seed)
+
+    def learn(self, windows: Windows, rate: float, seed: int, crew: Crew) -> Loss:
+        settings, clock = self._settings, crew.clock
+        touched = np.unique(np.concatenate([windows.words, windows.drawn]))
+        gradient = Gradient(self._network, BYTES, {"contexts": (touched, settings.dim)})
+        if windows.end > windows.begin:
+            self._add_up(_renumbered(windows, touched), touched, gradient, crew)
+        crew.sum(gradient.buffer)
+        with clock.on("update"):
+            if gradient.weight > 0:
+                gradient.scale(1 / gradient.weight, settings.clip)
+                self._optimizer.begin_step()
+                for name, (rows, values) in gradient.moves().items():
+                    self._optimizer.move(name, rows, values, rate)
+        return Loss(gradient.cost, gradient.weight)
+
+    def _add_up(self, windows: Windows, touched: Ints, gradient: Gradient, crew: Crew) -> None:
+        """Add the gradient of this worker's words."""
+        reader = _Reader(self._network, self._threads)
+        distinct, parts = _distinct(windows, len(touched))
+        with crew.clock.on("forward"):
+            inputs = whole_lines(reader.vectors(self._letters.take(touched[distinct]), keep=True))
+            tables = inputs, whole_lines(self._contexts[touched])
+        with crew.clock.on("backward"):
+            moves = np.zeros_like(tables[0]), np.zeros_like(tables[1])
+            gradient.add_loss(*learn_windows(windows, self._hood.negatives, parts, tables, 1.0, moves))
+            by_vectors, by_contexts = (moved[:, : self._settings.dim] for moved in moves)
+            gradient.arrays["contexts"] += by_contexts
+            reader.back(np.ascontiguousarray(by_vectors), gradient)
+
+    def touched(self, pieces: list[Windows]) -> dict[str, Ints]:
+        used = [array for piece in pieces for array in (piece.words, piece.drawn)]
+        return {"contexts": np.unique(np.concatenate(used))}
+
+    def weights(self) -> Arrays:
+        return {**self._network.arrays(), "contexts": self._contexts, **self._optimizer.state()}
+
+    def model(self) -> CharLstmModel:
+        return CharLstmModel(self._hood, self._network, self._contexts)
+
+
+def _renumbered(windows: Windows, touched: Ints) -> Windows:
+    """The same windows, the words known by their places among those that are touched."""
+    words, drawn = (
+        np.searchsorted(touched, array).astype(np.int32) for array in (windows.words, windows.drawn)
+    )
+    return windows._replace(words=words, drawn=drawn)
+
+
+def _distinct(windows: Windows, words: int) -> tuple[Ints, tuple[kernels.Words, Ints]]:
+    """The words to be learnt, each once; and for each of all words its place among these."""
+    distinct = np.unique(windows.words[windows.begin : windows.end]).astype(np.int64)
+    places = np.zeros(words, np.int32)
+    places[distinct] = np.arange(len(distinct), dtype=np.int32)
+    return distinct, (places, np.arange(words + 1))
