@@ -48,7 +48,7 @@ def test_a_crew_learns_words_as_well_as_one(tmp_path, name, spread):
     text.write_text("\n".join(running_text(6000)))
     settings = {"model": name, "epochs": 3, "dim": 20, "sample": 1.0}
     if name == "charlstm":
-        settings |= {"hidden": 32, "batch": 1024, "rate": 0.01}
+        settings |= {"hidden": 32, "batch": 512, "rate": 0.02}
     alone = train(text, tmp_path / "alone", **settings)
     crew = train(text, tmp_path / "crew", **settings, spread=spread, workers=2)
     assert crew.record["examples_seen"] == alone.record["examples_seen"] == 3 * alone.record["data"]["tokens"]

@@ -16,8 +16,10 @@ from manyhands.lines import LINE, Floats, add_line, logistic_line
 from manyhands.rows import add_rows, dots
 
 TOGETHER = 16
+DRAWN_TOGETHER = 32  # with their vectors, all that is worked on at once stays in the nearest cache
 ZERO, ONE = np.float32(0), np.float32(1)
 LEAST = np.float32(1e-7)  # of a probability, so that it has a logarithm
+LEAST_PRODUCT = 1e-300  # of many of them
 
 Words = npt.NDArray[np.int32]
 Reaches = npt.NDArray[np.uint8]
@@ -50,47 +52,45 @@ def learn(
     ``inputs``; moves are added to ``by_inputs`` and ``by_outputs``, which may be the same arrays.
     Without a rate, nothing moves.
     """
-    width = inputs.shape[1]
-    room = -(-(2 * reach + 1) // LINE) * LINE
-    most = TOGETHER + 2 * reach
-    x, y = np.empty((TOGETHER, width), np.float32), np.empty((most, width), np.float32)
-    z, move = np.empty((draws, width), np.float32), np.empty((1, width), np.float32)
+    width, room, most = inputs.shape[1], -(-(2 * reach + 1) // LINE) * LINE, TOGETHER + 2 * reach
+    x, moves = np.empty((TOGETHER, width), np.float32), np.empty((TOGETHER, width), np.float32)
+    y, z = np.empty((most, width), np.float32), np.empty((DRAWN_TOGETHER, width), np.float32)
     near, near_turned = np.zeros((TOGETHER, room), np.float32), np.zeros((most, TOGETHER), np.float32)
-    far, far_turned = np.zeros((TOGETHER, draws), np.float32), np.zeros((draws, TOGETHER), np.float32)
+    far = np.zeros((TOGETHER, DRAWN_TOGETHER), np.float32)
+    far_turned, weights = np.zeros((DRAWN_TOGETHER, TOGETHER), np.float32), np.empty(TOGETHER, np.float32)
     loss, pairs = 0.0, 0.0
     for group in range(begin // TOGETHER, -(-end // TOGETHER)):
         start = max(begin, group * TOGETHER)
         count = min(end, (group + 1) * TOGETHER) - start
         low, high = max(0, start - reach), min(len(words), start + count + reach)
-        first_draw = group * draws
         _gather_means(words, start, count, parts, part_offsets, inputs, x)
         _gather(words, low, high - low, outputs, y)
-        _gather(drawn, first_draw, draws, outputs, z)
         near_turned[:] = ZERO
+        moves[:] = ZERO
         for t in range(count):
             at = start + t
             first = max(np.int64(firsts[at]), at - reaches[at])
             last = min(np.int64(lasts[at]), at + reaches[at] + 1)
-            lost, neighbours = _near(x, t, y, first - low, last - first, at - first, rate, near, near_turned)
-            weight = negatives * np.float32(neighbours) / np.float32(draws)
-            loss += lost + _far(x, t, z, draws, weight, rate, far, far_turned)
-            pairs += neighbours
-            if rate == ZERO:
-                continue  # nobody learns: the loss is all that is asked for
-            move[:] = ZERO
-            add_rows(move, 0, near, t * room, y, first - low, last - first, width)
-            add_rows(move, 0, far, t * draws, z, 0, draws, width)
-            _move_parts(words[at], parts, part_offsets, move, by_inputs)
+            loss += _near(x, t, y, first - low, last - first, at - first, rate, near, near_turned)
+            add_rows(moves, t, near, t * room, y, first - low, last - first, width)
+            weights[t] = negatives * np.float32(last - first - 1) / np.float32(draws)
+            pairs += last - first - 1
+        if rate != ZERO:  # without one, the loss is all that is asked for
+            _move_neighbours(words, low, high, start - reach, count, reach, near_turned, x, by_outputs)
+        for first in range(group * draws, (group + 1) * draws, DRAWN_TOGETHER):
+            _gather(drawn, first, DRAWN_TOGETHER, outputs, z)
+            for t in range(count):
+                loss += _far(x, t, z, weights[t], rate, far, far_turned)
+                add_rows(moves, t, far, t * DRAWN_TOGETHER, z, 0, DRAWN_TOGETHER, width)
+            if rate != ZERO:
+                _move_drawn(drawn, first, count, far_turned, x, by_outputs)
         if rate != ZERO:
-            _move_outputs(words, low, high, start - reach, count, reach, near_turned, x, by_outputs)
-            for k in range(draws):
-                word = np.int64(drawn[first_draw + k])
-                add_rows(by_outputs, word, far_turned, k * TOGETHER, x, 0, count, width)
+            _move_parts(words, start, count, parts, part_offsets, moves, by_inputs)
     return loss, pairs
 
 
 @kernel
-def _move_outputs(
+def _move_neighbours(
     words: Words,
     low: int,
     high: int,
@@ -110,6 +110,12 @@ def _move_outputs(
 
 
 @kernel
+def _move_drawn(drawn: Words, first: int, count: int, moves: Floats, x: Floats, table: Floats) -> None:
+    for k in range(DRAWN_TOGETHER):
+        add_rows(table, np.int64(drawn[first + k]), moves, k * TOGETHER, x, 0, count, x.shape[1])
+
+
+@kernel
 def _near(
     x: Floats,
     t: int,
@@ -120,8 +126,8 @@ def _near(
     rate: np.float32,
     near: Floats,
     turned: Floats,
-) -> tuple[float, int]:
-    """How much to move towards each neighbour; gives the loss and how many neighbours there are."""
+) -> float:
+    """How much to move towards each neighbour; gives the loss."""
     room = near.shape[1]
     dots(near, t * room, x, t, y, first, count, x.shape[1])
     for k in range(0, count, LINE):
@@ -133,31 +139,24 @@ def _near(
         move = ZERO if k == own else rate * (ONE - chance)
         near[t, k] = move
         turned[first + k, t] = move
-    return -math.log(max(product, 1e-300)), count - 1
+    return -math.log(max(product, LEAST_PRODUCT))
 
 
 @kernel
 def _far(
-    x: Floats,
-    t: int,
-    z: Floats,
-    draws: int,
-    weight: np.float32,
-    rate: np.float32,
-    far: Floats,
-    turned: Floats,
+    x: Floats, t: int, z: Floats, weight: np.float32, rate: np.float32, far: Floats, turned: Floats
 ) -> float:
     """How much to move away from each word drawn; gives the loss."""
-    dots(far, t * draws, x, t, z, 0, draws, x.shape[1])
-    for k in range(0, draws, LINE):
-        logistic_line(far, t * draws + k, ONE, ONE, ZERO)
+    dots(far, t * DRAWN_TOGETHER, x, t, z, 0, DRAWN_TOGETHER, x.shape[1])
+    for k in range(0, DRAWN_TOGETHER, LINE):
+        logistic_line(far, t * DRAWN_TOGETHER + k, ONE, ONE, ZERO)
     product, away = 1.0, -weight * rate
-    for k in range(draws):
+    for k in range(DRAWN_TOGETHER):
         chance = far[t, k]
         product *= float(max(ONE - chance, LEAST))
         far[t, k] = away * chance
         turned[k, t] = away * chance
-    return -float(weight) * math.log(max(product, 1e-300))
+    return -float(weight) * math.log(max(product, LEAST_PRODUCT))
 
 
 @kernel
@@ -186,9 +185,13 @@ def _gather_means(
 
 
 @kernel
-def _move_parts(word: np.int32, parts: Words, offsets: Ints, move: Floats, table: Floats) -> None:
+def _move_parts(
+    words: Words, start: int, count: int, parts: Words, offsets: Ints, moves: Floats, table: Floats
+) -> None:
     """Every part moves as far as the word should: a mean of many would hardly move otherwise."""
     width = table.shape[1]
-    for k in range(offsets[word], offsets[word + 1]):
-        for d in range(0, width, LINE):
-            add_line(table, np.int64(parts[k]) * width + d, move, d, ONE)
+    for row in range(count):
+        word = np.int64(words[start + row])
+        for k in range(offsets[word], offsets[word + 1]):
+            for d in range(0, width, LINE):
+                add_line(table, np.int64(parts[k]) * width + d, moves, row * width + d, ONE)
