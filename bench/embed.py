@@ -114,9 +114,7 @@ def tell(record: dict[str, Any]) -> None:
             for kind, score in theirs["scores"].items()
             if mine["scores"][kind] < score - (SLACK_POINTS if kind == "Google" else SLACK)
         ]
-        print(
-            f"{name}: {ratio:.1f} x as fast (bar {LEAST_RATIO}); lower than it: {', '.join(lower) or 'nothing'}"
-        )
+        print(f"{name}: {ratio:.1f} x as fast (bar {LEAST_RATIO}); lower: {', '.join(lower) or 'nothing'}")
 
 
 if __name__ == "__main__":

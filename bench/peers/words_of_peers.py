@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from pathlib import Path
 
 job = json.loads(sys.argv[1])
 if job["peer"] == "gensim":
@@ -45,7 +46,7 @@ else:
     )
     seconds = learning = time.perf_counter() - began
     words, vectors = model.get_words(), model.get_input_matrix().astype("<f4")
-    with open(job["out"], "wb") as file:
+    with Path(job["out"]).open("wb") as file:
         file.write(b"%d %d\n" % (len(words), job["dim"]))
         for word, vector in zip(words, vectors, strict=True):
             file.write(word.encode() + b" " + np.ascontiguousarray(vector).tobytes())

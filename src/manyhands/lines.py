@@ -66,6 +66,18 @@ def _add_line(typing: Any, target: Any, at: Any, source: Any, start: Any, scale:
     return types.void(target, at, source, start, types.float32), generate
 
 
+def _copy_line(typing: Any, target: Any, at: Any, source: Any, start: Any) -> Any:
+    if not whole(target, source):
+        return None
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        line = _load(builder, _place(context, builder, signature, arguments, 2))
+        builder.store(line, _place(context, builder, signature, arguments, 0)).align = FLOAT_BYTES
+        return context.get_dummy_value()
+
+    return types.void(target, at, source, start), generate
+
+
 def _dot_line(typing: Any, first: Any, at: Any, second: Any, start: Any) -> Any:
     if not whole(first, second):
         return None
@@ -135,6 +147,8 @@ def _logistic_line(typing: Any, array: Any, at: Any, slope: Any, height: Any, fo
 # ``add_line(target, at, source, start, scale)``: add a scaled line of one array to a line of another.
 # Indices count all numbers of an array, row after row, as they do for ``prefetch``.
 add_line: Callable[[Floats, Any, Floats, Any, np.float32], None] = cast(Any, intrinsic(_add_line))
+# ``copy_line(target, at, source, start)``: put a line of one array in the place of a line of another.
+copy_line: Callable[[Floats, Any, Floats, Any], None] = cast(Any, intrinsic(_copy_line))
 # ``dot_line(first, at, second, start)``: the inner product of two lines.
 dot_line: Callable[[Floats, Any, Floats, Any], np.float32] = cast(Any, intrinsic(_dot_line))
 # ``logistic_line(array, at, slope, height, foot)``: height / (1 + exp(-slope x)) + foot, in place. The

@@ -54,11 +54,17 @@ def _fma(builder: Any, first: Any, second: Any, third: Any) -> Any:
 
 
 def _in_groups(builder: Any, count: Any, work: Callable[[Any, int], None]) -> None:
-    """``work(start, size)`` for groups of ``AT_ONCE``, then for what is left one by one."""
-    whole_groups = builder.sub(count, builder.urem(count, _size(AT_ONCE)))
-    for start, stop, size in ((_size(0), whole_groups, AT_ONCE), (whole_groups, count, 1)):
-        with cgutils.for_range_slice(builder, start, stop, _size(size), _SIZE) as (at, _):
-            work(at, size)
+    """``work(start, size)`` for groups of ``AT_ONCE``, then for what is left, as one group as well.
+
+    One by one, each sum would wait for itself.
+    """
+    left = builder.urem(count, _size(AT_ONCE))
+    rest = builder.sub(count, left)
+    with cgutils.for_range_slice(builder, _size(0), rest, _size(AT_ONCE), _SIZE) as (at, _):
+        work(at, AT_ONCE)
+    for size in range(1, AT_ONCE):
+        with builder.if_then(builder.icmp_unsigned("==", left, _size(size))):
+            work(rest, size)
 
 
 def _dots(typing: Any, out: Any, at: Any, row: Any, i: Any, rows: Any, j: Any, count: Any, width: Any) -> Any:
@@ -68,10 +74,10 @@ def _dots(typing: Any, out: Any, at: Any, row: Any, i: Any, rows: Any, j: Any, c
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         target, one, many = (_Rows(context, builder, signature.args[k], arguments[k]) for k in (0, 2, 4))
         at, i, j, count, width = (arguments[k] for k in (1, 3, 5, 6, 7))
-        sums = [cgutils.alloca_once(builder, VECTOR) for _ in range(AT_ONCE)]  # type: ignore[no-untyped-call]
         first, second = builder.mul(i, width), builder.mul(j, width)
 
         def work(start: Any, size: int) -> None:
+            sums = [cgutils.alloca_once(builder, VECTOR) for _ in range(size)]  # type: ignore[no-untyped-call]
             for k in range(size):
                 builder.store(ir.Constant(VECTOR, [0.0] * LINE), sums[k])
             begin = builder.add(second, builder.mul(start, width))
@@ -99,10 +105,10 @@ def _add_rows(
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         out, factors, many = (_Rows(context, builder, signature.args[k], arguments[k]) for k in (0, 2, 4))
         i, at, j, count, width = (arguments[k] for k in (1, 3, 5, 6, 7))
-        sums = [cgutils.alloca_once(builder, VECTOR) for _ in range(AT_ONCE)]  # type: ignore[no-untyped-call]
         own, first = builder.mul(i, width), builder.mul(j, width)
 
         def work(start: Any, size: int) -> None:
+            sums = [cgutils.alloca_once(builder, VECTOR) for _ in range(size)]  # type: ignore[no-untyped-call]
             place = builder.mul(start, _size(LINE))
             places = [builder.add(place, _size(k * LINE)) for k in range(size)]
             for k in range(size):

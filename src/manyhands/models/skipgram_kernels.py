@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.kernel import Ints, kernel
-from manyhands.lines import LINE, Floats, add_line, logistic_line
+from manyhands.lines import LINE, Floats, add_line, copy_line, logistic_line
 from manyhands.rows import add_rows, dots
 
 TOGETHER = 16
-DRAWN_TOGETHER = 32  # with their vectors, all that is worked on at once stays in the nearest cache
+FOURTH = 8
+DRAWN_TOGETHER = 4 * FOURTH  # with their vectors, all that is worked on at once stays in the nearest cache
 ZERO, ONE = np.float32(0), np.float32(1)
 LEAST = np.float32(1e-7)  # of a probability, so that it has a logarithm
 LEAST_PRODUCT = 1e-300  # of many of them
@@ -150,21 +151,25 @@ def _far(
     dots(far, t * DRAWN_TOGETHER, x, t, z, 0, DRAWN_TOGETHER, x.shape[1])
     for k in range(0, DRAWN_TOGETHER, LINE):
         logistic_line(far, t * DRAWN_TOGETHER + k, ONE, ONE, ZERO)
-    product, away = 1.0, -weight * rate
+    product = 1.0
+    for k in range(FOURTH):  # four at a time in short numbers: one long product would wait for itself
+        four = max(ONE - far[t, k], LEAST) * max(ONE - far[t, k + FOURTH], LEAST)
+        four *= max(ONE - far[t, k + 2 * FOURTH], LEAST) * max(ONE - far[t, k + 3 * FOURTH], LEAST)
+        product *= float(four)
+    away = -weight * rate
     for k in range(DRAWN_TOGETHER):
-        chance = far[t, k]
-        product *= float(max(ONE - chance, LEAST))
-        far[t, k] = away * chance
-        turned[k, t] = away * chance
+        far[t, k] *= away
+        turned[k, t] = far[t, k]
     return -float(weight) * math.log(max(product, LEAST_PRODUCT))
 
 
 @kernel
 def _gather(words: Words, start: int, count: int, table: Floats, out: Floats) -> None:
+    width = table.shape[1]
     for row in range(count):
         word = np.int64(words[start + row])
-        for d in range(table.shape[1]):
-            out[row, d] = table[word, d]
+        for d in range(0, width, LINE):
+            copy_line(out, row * width + d, table, word * width + d)
 
 
 @kernel
