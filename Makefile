@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-balance bench-kills bench-hosts reference clean
+.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-embed bench-balance bench-kills bench-hosts reference clean
 
 # Prepare real reviews, train on them, judge the model and use it.
 demo: $(VENV)/.demo
@@ -54,6 +54,11 @@ bench-lstm: $(VENV)/.test
 # What lstm learns from scratch on real reviews.
 bench-lstm-accuracy: $(VENV)/.test
 	$(BIN)/python bench/lstm_accuracy.py --data $(DATA)
+
+# skipgram beside gensim's and fastText's; then the job of a study, charlstm, and the PIP loss.
+bench-embed: $(VENV)/.test .venv-fasttext/.ready
+	$(BIN)/python bench/embed.py --peers .venv-fasttext/bin/python --data $(DATA)
+	$(BIN)/python bench/embed_books.py --data $(DATA)
 
 # Crews of workers of unequal speed.
 bench-balance: $(VENV)/.test

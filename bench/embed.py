@@ -100,7 +100,9 @@ def main() -> None:
                 print(name, seed, json.dumps(found[-1]), flush=True)
     record = {name: summary(found, words) for name, found in runs.items()}
     tell(record)
-    save("embed", {"words": words, "threads": THREADS, "job": JOB, "contenders": record})
+    peers = {"gensim": "4.4.0", "fastText": "0.9.3"}
+    facts = {"words": words, "threads": THREADS, "job": JOB, "versions_of_peers": peers}
+    save("embed", {**facts, "contenders": record})
     return None
 
 

@@ -3,6 +3,7 @@ and the README's tables from the benchmark records. With ``--check``, only say w
 """
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ VERBS = (
     "sample",
     "doctor",
 )
+WITH_TABLES = ("README.md", "docs/explanation/how-word-vectors-work.md")
+TABLE = re.compile(r"<!-- table: (\w+) -->")
 CLASSIFY_HEAD = (
     "2 threads",
     "fastText 0.9.3",
@@ -59,7 +62,7 @@ def record(name: str) -> dict[str, Any]:
 
 
 def tables() -> dict[str, str]:
-    """The tables of the README by name."""
+    """The tables by name."""
     prepare, rows, memory = record("prepare"), record("rows"), record("memory")
     classify = record("classify")
     small = [
@@ -88,6 +91,7 @@ def tables() -> dict[str, str]:
         "prepare": table([(size, "MB/s", "ours is faster by", "peak memory"), *by_way]),
         "rows": table([("random rows, one core", "rows/s"), *by_row]),
         **crews_and_cells(),
+        **words(),
         "memory": table([(f"{memory['gigabytes']} GB of reviews", "peak memory", "speed"), *by_memory]),
     }
 
@@ -126,6 +130,69 @@ def crews_and_cells() -> dict[str, str]:
     }
 
 
+def words() -> dict[str, str]:
+    """The tables of word vectors."""
+    found, books = record("embed"), record("embed_books")
+    mine = found["contenders"]["ours"]["words_per_second"]
+    kinds = ("WS-353", "SimLex-999", "MEN", "RW")
+    contenders = [
+        (
+            f"{name} {found['versions_of_peers'].get(name, '')}".strip(),
+            f"{r['words_per_second']:,}",
+            f"{mine / r['words_per_second']:.1f} x",
+            *(f"{r['scores'][kind]:.3f}" for kind in kinds),
+            f"{r['scores']['Google']:.1f} %",
+        )
+        for name, r in found["contenders"].items()
+    ]
+    sizes = [200, 50]
+    study = [
+        (
+            f"`skipgram`, {dim} numbers",
+            *(
+                f"{books[f'skipgram {dim}'][k]:,}"
+                for k in ("pairs_per_second", "study_gpu", "study_four_machines")
+            ),
+        )
+        for dim in sizes
+    ]
+    letters = books["charlstm 200"]
+    study.append(
+        ("`charlstm`, 200 numbers", f"{letters['pairs_per_second']:,}", f"{letters['study_gpu']:,}", "")
+    )
+    rare = [
+        (
+            f"`{name}`",
+            f"{100 * r['coverage']:.0f} %",
+            *(
+                "-" if value is None else f"{value:.3f}"
+                for value in (r["spearman_all"], r["spearman_unseen"])
+            ),
+        )
+        for name, r in books["rare words"]["models"].items()
+    ]
+    return {
+        "embed": table([("2 threads", "words/s", "ours is faster by", *kinds, "Google"), *contenders]),
+        "study": table([("pairs/s", "ours, 2 cores", "a GTX 970", "four of them"), *study]),
+        "rare": table([("RW", "covered", "all pairs", "pairs with a word never seen"), *rare]),
+        "pip": table(by_pip({dim: books[f"skipgram {dim}"]["pip"] for dim in sizes})),
+    }
+
+
+def by_pip(found: dict[int, dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """The PIP loss epoch by epoch, as it should be taken and as the study took it."""
+    epochs = len(next(iter(found.values()))["by_epoch"])
+    head = ("", *(f"{kind}, {dim} numbers" for dim in found for kind in ("PIP at equal norm", "‖EEᵀ − S‖")))
+    rows: list[tuple[Any, ...]] = [
+        (name, *(x for r in found.values() for x in (r[name], f"{r['naive'][name]:,}")))
+        for name in ("zeros", "random")
+    ]
+    for epoch in range(epochs):
+        pairs = ((r["by_epoch"][epoch], f"{r['naive']['by_epoch'][epoch]:,}") for r in found.values())
+        rows.append((f"after epoch {epoch + 1}", *(x for pair in pairs for x in pair)))
+    return [head, *rows]
+
+
 def by_set(name: str, result: dict[str, Any]) -> tuple[Any, ...]:
     """One row of the table of classifiers."""
     theirs, same, default = (result[who] for who in ("fastText", "ours, fasttext", "ours, ngrams"))
@@ -149,17 +216,19 @@ def table(rows: list[tuple[Any, ...]]) -> str:
     return "".join([lines[0], "|---" * len(rows[0]) + "|\n", *lines[1:]])
 
 
-def readme() -> str:
-    """The README with its tables drawn anew."""
-    text = (ROOT / "README.md").read_text()
-    for name, drawn in tables().items():
+def redrawn(page: Path, drawn: dict[str, str]) -> str:
+    """A page with its tables drawn anew."""
+    text = page.read_text()
+    for name in TABLE.findall(text):
         start = text.index(f"<!-- table: {name} -->\n") + len(f"<!-- table: {name} -->\n")
-        text = text[:start] + drawn + text[text.index("<!-- end -->", start) :]
+        text = text[:start] + drawn[name] + text[text.index("<!-- end -->", start) :]
     return text
 
 
 def main() -> int:
-    pages = {ROOT / "docs" / "reference" / "cli.md": command_line(), ROOT / "README.md": readme()}
+    drawn = tables()
+    pages = {ROOT / "docs" / "reference" / "cli.md": command_line()}
+    pages |= {ROOT / name: redrawn(ROOT / name, drawn) for name in WITH_TABLES}
     stale = [path for path, text in pages.items() if not path.exists() or path.read_text() != text]
     if "--check" in sys.argv:
         for path in stale:
