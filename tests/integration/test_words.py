@@ -18,7 +18,7 @@ from manyhands.models.opening import open_embedding
 from manyhands.models.saving import load_bundle
 from manyhands.storage.tensors import read_tensors
 
-SMALL = ("--dim", "20", "--sample", "1", "--min-count", "1")
+SMALL = ("--dim", "20", "--sample", "1", "--min-count", "1", "--negatives", "2")
 
 
 @pytest.fixture

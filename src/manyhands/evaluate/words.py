@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from manyhands.data.dataset import open_dataset
 from manyhands.data.lessons import lesson_of, read_lesson
-from manyhands.errors import InputError
 from manyhands.evaluate.analogies import RESTRICT, AnalogyReport, evaluate_analogies
 from manyhands.evaluate.judging import is_dataset
 from manyhands.evaluate.pip import PipReport, evaluate_pip, pip_report
@@ -142,16 +141,19 @@ def _pip(
     first = embedding.vocabulary.words[:words]
     own = corpus.words.arrow().cast(pa.large_string())
     numbers = np.asarray(pc.fill_null(pc.index_in(own, value_set=first), -1), np.int64)
+    shift = settings.get("negatives", NEGATIVES)
     matrix = sppmi(
         corpus,
         numbers,
         len(first),
         window=settings.get("window", WINDOW),
-        shift=settings.get("negatives", NEGATIVES),
+        shift=shift,
         threads=resources.threads,
     )
     reference = signal(matrix, min(embedding.dim, len(first)))
     vectors = np.ascontiguousarray(embedding.vectors[: len(first)])
     if not np.abs(reference).sum():
-        raise InputError("the text says nothing of the words: none stand together more often than by chance")
+        raise _NoTextError(
+            f"no words of the text stand together {shift} times as often as by chance would have it"
+        )
     return pip_report(vectors, reference, threads=resources.threads)
