@@ -71,7 +71,7 @@ def test_from_text_to_a_page(manyhands, tmp_path, text, sets):
     near = manyhands("nearest", "runs/words", "whale", "--top", "3").out.split()
     assert set(near[::2]) <= set(TOPICS[0].split())
     assert manyhands("analogy", "runs/words", "whale", "ocean", "wheat", "--top", "2").code == 0
-    assert manyhands("project", "runs/words", "--words", "20", "--out", "page.html").code == 0
+    assert manyhands("project", "runs/words", "--words", "60", "--out", "page.html").code == 0
     assert "whale" in (tmp_path / "page.html").read_text()
 
 
@@ -168,7 +168,7 @@ def test_mistakes_are_told_in_a_sentence(manyhands, tmp_path, text, sets):
     (tmp_path / "one.txt").write_text("word " * 100)
     one = manyhands("train", "one.txt", "--model", "skipgram", "--out", "x")
     assert (one.code, "only 'word'" in one.err) == (3, True)
-    (sets / "bad.txt").write_text("king queen 8\nking queen much\n")
+    (sets / "bad.txt").write_text("king queen 8\nking queen much\nman woman 7\nman boy 6\n")
     bad = manyhands("evaluate", "run", "--sets", sets)
     assert (bad.code, "line 2" in bad.err) == (3, True)
     assert not bad.out

@@ -64,7 +64,7 @@ def learn(
         start = max(begin, group * TOGETHER)
         count = min(end, (group + 1) * TOGETHER) - start
         low, high = max(0, start - reach), min(len(words), start + count + reach)
-        _gather_means(words, start, count, parts, part_offsets, inputs, x)
+        gather_means(words, start, count, parts, part_offsets, inputs, x)
         _gather(words, low, high - low, outputs, y)
         near_turned[:] = ZERO
         moves[:] = ZERO
@@ -173,7 +173,7 @@ def _gather(words: Words, start: int, count: int, table: Floats, out: Floats) ->
 
 
 @kernel
-def _gather_means(
+def gather_means(
     words: Words, start: int, count: int, parts: Words, offsets: Ints, table: Floats, out: Floats
 ) -> None:
     width = table.shape[1]

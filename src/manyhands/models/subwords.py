@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from manyhands.kernel import Ints, kernel
-from manyhands.lines import LINE, Floats, add_line, aligned
-from manyhands.models.skipgram_kernels import Words
+from manyhands.lines import Floats, aligned
+from manyhands.models.skipgram_kernels import Words, gather_means
 from manyhands.text.ngrams import Slots, letter_runs
 from manyhands.text.ragged import Ragged, from_arrow
 
@@ -57,16 +57,7 @@ def _join(slots: Slots, offsets: Ints, parts: Words) -> None:
 
 def means(table: Floats, parts: Words, offsets: Ints) -> Floats:
     """The mean of the parts of each word."""
-    out = aligned(len(offsets) - 1, table.shape[1])
-    _means(table, parts, offsets, out)
+    count = len(offsets) - 1
+    out = aligned(count, table.shape[1])
+    gather_means(np.arange(count, dtype=np.int32), 0, count, parts, offsets, table, out)
     return out
-
-
-@kernel
-def _means(table: Floats, parts: Words, offsets: Ints, out: Floats) -> None:
-    width = table.shape[1]
-    for word in range(len(out)):
-        scale = np.float32(1) / np.float32(max(offsets[word + 1] - offsets[word], 1))
-        for k in range(offsets[word], offsets[word + 1]):
-            for d in range(0, width, LINE):
-                add_line(out, word * width + d, table, np.int64(parts[k]) * width + d, scale)

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 from fsspec.core import url_to_fs
 
-from manyhands.errors import UsageError
 from manyhands.machine import resources_for
 from manyhands.models.opening import open_embedding
 from manyhands.records import Progress
 from manyhands.report.plane import Plane, plane
-from manyhands.storage.files import STDIN, reading, writing
+from manyhands.storage.files import reading, refuse_to_replace, writing
 
 TEMPLATE, STYLE, SCRIPTS = "plane.html", "plane.css", ("plane.js", "plane_hands.js", "plane_panel.js")
 GAP = re.compile(r"@@(\w+)@@")
@@ -38,11 +37,8 @@ def project(
     progress: Progress | None = None,
 ) -> Plane:
     """Write a page of the most frequent words of a bundle, or of a file of vectors."""
-    if out != STDIN and not overwrite:
-        with reading(out):
-            filesystem, place = url_to_fs(out)
-            if filesystem.exists(place):
-                raise UsageError(f"{out} exists already; choose another --out, or pass --overwrite")
+    if not overwrite:
+        refuse_to_replace(out)
     embedding = open_embedding(path)
     drawn = plane(embedding, words, seed, resources_for(None, None).threads, progress)
     name = path.rstrip("/").rsplit("/", 1)[-1] or path
