@@ -18,7 +18,8 @@ from manyhands.spread.balance import Policy
 from manyhands.spread.group import Group, LostWorkerError
 from manyhands.spread.job import job_for
 from manyhands.spread.running import learn
-from tests.tasks import lesson
+from manyhands.spread.task import task_of
+from tests.tasks import lesson, running_text, unlabelled
 
 
 def main(
@@ -40,7 +41,8 @@ def main(
         if shares:
             exchange._shares = np.array(shares)
         try:
-            outcome = learn(job, lesson(rows), None, exchange, Silent(), watch, keeps=False)
+            made = lesson(rows) if task_of(model).labelled else unlabelled(running_text(rows))
+            outcome = learn(job, made, None, exchange, Silent(), watch, keeps=False)
         except LostWorkerError as error:
             Path(out).with_suffix(f".{rank}").write_text(str(error))
             os._exit(1)

@@ -12,7 +12,7 @@ import pytest
 from manyhands.records import Resources, Silent
 from manyhands.spread import single
 from manyhands.spread.job import job_for
-from tests.tasks import lesson
+from tests.tasks import lesson, running_text, unlabelled
 
 pytest.importorskip("torch", reason="crews need PyTorch")
 
@@ -50,6 +50,22 @@ def test_two_workers_equal_one_after_fifty_steps(tmp_path, more, shares):
         assert np.abs(array - expected[name]).max() <= 1e-6, name
     _, other = weights(tmp_path / "two", rank=1)
     assert all(np.array_equal(other[name], array) for name, array in together.items())
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("shares", [[0.5, 0.5], [0.9, 0.1]])
+def test_two_readers_of_letters_equal_one(tmp_path, shares):
+    settings = {"dim": 10, "hidden": 16, "letter_dim": 8, "batch": 256, "min_count": 1, "epochs": 2}
+    rows = unlabelled(running_text(500))
+    alone = single.run(job_for("charlstm", settings, Resources(1, 1 << 30)), rows, None, Silent())
+    done = crew(2, tmp_path / "two", model="charlstm", rows=500, settings=settings, shares=shares)
+    assert done.returncode == 0, done.stderr[-3000:]
+    facts, together = weights(tmp_path / "two")
+    assert facts["seen"] == alone.state.seen == 2 * rows.corpus.tokens
+    assert facts["loss"] == pytest.approx(alone.state.history[-1]["loss"], rel=1e-5)
+    expected = alone.model.arrays()
+    for name, array in together.items():
+        assert np.abs(array - expected[name]).max() <= 1e-5, name
 
 
 @pytest.mark.timeout(300)

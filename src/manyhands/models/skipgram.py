@@ -37,7 +37,7 @@ LARGEST_BITS = 28
 
 class SkipgramSettings(WordSettings, LetterRuns):
     epochs: Annotated[int, Field(ge=1, le=10_000)] = 5
-    rate: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 0.04
+    rate: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 0.042
     buckets: Annotated[int, Field(ge=1, le=1 << LARGEST_BITS)] = 1 << 20
 
 
