@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from manyhands.evaluate.words import evaluate_words
 from manyhands.spread.training import train
-from measure import measure, save
+from measure import RECORDS, measure, save
 
 PEERS = Path(__file__).parent / "peers"
 SEEDS = (1, 2, 3)
@@ -81,11 +81,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--peers", help="a Python that has gensim and fastText")
+    parser.add_argument(
+        "--only", choices=("ours", "gensim", "fastText"), help="measure one again, keep the others"
+    )
     parser.add_argument("--ours", type=json.loads, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.ours:
         return run_ours(chosen.ours)
     runs: dict[str, list[dict[str, Any]]] = {"ours": [], "gensim": [], "fastText": []}
+    if chosen.only:
+        runs = {chosen.only: []}
     with tempfile.TemporaryDirectory() as folder:
         text, out = f"{folder}/text.txt", f"{folder}/vectors"
         words = write_text(chosen.data, Path(text))
@@ -99,6 +104,8 @@ def main() -> None:
                 found.append({**made, "scores": scores(judged, chosen.data)})
                 print(name, seed, json.dumps(found[-1]), flush=True)
     record = {name: summary(found, words) for name, found in runs.items()}
+    if chosen.only:
+        record = {**json.loads((RECORDS / "embed.json").read_text())["contenders"], **record}
     tell(record)
     peers = {"gensim": "4.4.0", "fastText": "0.9.3"}
     facts = {"words": words, "threads": THREADS, "job": JOB, "versions_of_peers": peers}

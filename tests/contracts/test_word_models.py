@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from tests.tasks import RESOURCES, running_text, told_apart, unlabelled
+from tests.tasks import RESOURCES, TOPICS, running_text, told_apart, unlabelled
 
 from manyhands.catalog import MODELS, load
 from manyhands.errors import InputError, UsageError
@@ -154,6 +154,35 @@ def test_a_feed_tells_every_word_once(name):
     assert sum(feed.rows(block) for block in range(len(feed))) == rows.corpus.tokens
     words = [feed.piece(Piece(block, 0, feed.rows(block)), 0) for block in range(len(feed))]
     assert sum(piece.end - piece.begin for piece in words) == rows.corpus.tokens
+
+
+@pytest.mark.parametrize("more", [{"window": 60, "negatives": 10}, {"window": 12, "negatives": 25}])
+def test_wide_windows_and_many_negatives_are_learnt_as_calmly(name, more):
+    draw = np.random.default_rng(0)
+    words = (2000 * draw.random((60, 200)) ** 3).astype(int)  # some are frequent, most are rare
+    rows = [" ".join(f"w{word}" for word in row) for row in words]
+    settings = {"rate": 0.04} if name == "skipgram" else {"epochs": 2}
+    outcome = trained(name, rows, **more, **settings)
+    assert np.isfinite(outcome.model.embedding().vectors).all()
+    untold = np.log(2) * (1 + more["negatives"])  # of who knows nothing
+    assert outcome.state.history[-1]["loss"] < untold
+
+
+def test_held_out_text_without_neighbours_says_nothing(name):
+    state = trained(name, running_text(200), ["whale", "ocean"], epochs=4).state
+    assert state.epoch == 4
+    assert state.best_epoch == 0
+    assert "log_likelihood" not in state.history[0]
+
+
+def test_text_without_neighbours_cannot_be_learnt(name):
+    with pytest.raises(InputError, match="nothing to learn"):
+        trained(name, " ".join(TOPICS).split() * 20, epochs=1)
+
+
+def test_class_weights_are_for_labels(name):
+    with pytest.raises(UsageError, match="class-weights"):
+        trained(name, running_text(50), class_weights="balanced")
 
 
 @pytest.mark.parametrize("rows", [["word word word word"], ["a b c d"], [""]])

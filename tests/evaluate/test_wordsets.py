@@ -177,3 +177,15 @@ def test_real_sets(real_data: Path) -> None:
         "MSR": (8000, 1),
     }
     assert not found.missing
+
+
+def test_many_files_of_one_name_and_a_licence(tmp_path):
+    """Names never run out, and prose is no set even if some of its lines have four words."""
+    for name in ("EN-MEN.txt", "MEN", "MEN.txt", "men.csv"):
+        (tmp_path / name).write_text("king queen 8\nman woman 7\n")
+    (tmp_path / "LICENSE").write_text(
+        "Permission is granted hereby\nto do all this\nand more of it\nwithout limitation\n"
+    )
+    found = find_sets(tmp_path)
+    assert len({one.name for one in found.similarity}) == 4
+    assert not found.analogies

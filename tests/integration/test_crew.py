@@ -138,6 +138,16 @@ def test_asked_to_end_it_saves_and_goes_on_later(tmp_path, data, undisturbed):
     assert digest(tmp_path) == undisturbed[1]
 
 
+def test_a_crew_that_learns_in_place_can_be_asked_to_end_as_well(tmp_path, data):
+    """All it exchanges are rows that were touched: the wish travels with these, too."""
+    words = ["--model", "skipgram", "--min-count", "1", *CREW, "--epochs", "5000", "--patience", "5000"]
+    run = start(tmp_path, data, *words, "--checkpoint-seconds", "0.3")
+    wait_for_checkpoint(run, tmp_path)
+    run.send_signal(signal.SIGTERM)
+    _, said = run.communicate(timeout=60)
+    assert run.returncode == 5, said
+
+
 def test_a_restart_does_not_take_up_what_another_run_left(tmp_path, data, undisturbed):
     """Also not one of other settings, which could not be taken up at all."""
     other = [*LSTM, "--epochs", "30", "--patience", "99", "--checkpoint-seconds", "0", "--seed", "5"]

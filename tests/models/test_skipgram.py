@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from manyhands.catalog import MODELS, load
-from manyhands.errors import UsageError
+from manyhands.errors import InputError, UsageError
 from manyhands.lines import aligned
 from manyhands.models.learner import Piece
 from manyhands.models.neighbourhood import learn_windows
@@ -12,6 +12,8 @@ from manyhands.models.skipgram import Skipgram, SkipgramSettings
 from manyhands.models.subwords import Subwords, means
 from manyhands.models.windows import Windows
 from manyhands.records import Resources, Silent
+from manyhands.spread import single
+from manyhands.spread.job import job_for
 from manyhands.text.ragged import from_strings
 from manyhands.train.exchange import Alone
 from tests.tasks import RESOURCES, running_text, unlabelled
@@ -26,8 +28,8 @@ def windows(count, reach, words=30, seed=0):
     firsts = np.where(np.arange(count) < cut, 0, cut).astype(np.int32)
     lasts = np.where(np.arange(count) < cut, cut, count).astype(np.int32)
     reaches = draw.integers(1, reach + 1, count).astype(np.uint8)
-    drawn = draw.integers(0, words, -(-count // 16) * 64).astype(np.int32)
-    return Windows(text, firsts, lasts, reaches, reach, 0, count, drawn, 64)
+    drawn = draw.integers(0, words, -(-count // 16) * 96).astype(np.int32)
+    return Windows(text, firsts, lasts, reaches, reach, 0, count, drawn, 96)
 
 
 def tables(words=30, parts=50, width=32):
@@ -70,7 +72,7 @@ def by_definition(text, parts, offsets, inputs, outputs):
 
 
 @pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 70])
-@pytest.mark.parametrize("reach", [1, 5, 9])
+@pytest.mark.parametrize("reach", [1, 5, 9, 40])
 def test_the_kernel_does_what_the_definition_says(count, reach):
     text = windows(count, reach)
     draw = np.random.default_rng(3)
@@ -84,6 +86,19 @@ def test_the_kernel_does_what_the_definition_says(count, reach):
     assert np.allclose(moves[0], by_inputs, atol=2e-3)
     assert np.allclose(moves[1], by_outputs, atol=2e-3)
     assert learn_windows(text, NEGATIVES, (parts, offsets), (inputs, outputs)) == pytest.approx(found)
+
+
+def test_a_small_step_in_place_is_a_step_along_the_gradient():
+    """As training does it: what moves are the tables themselves."""
+    text, offsets = windows(64, 5), np.arange(31)
+    parts = np.arange(30, dtype=np.int32)
+    before = tables(parts=30)
+    moves = aligned(30, 32), aligned(30, 32)
+    learn_windows(text, NEGATIVES, (parts, offsets), before, 1.0, moves)
+    after = before[0].copy(), before[1].copy()
+    learn_windows(text, NEGATIVES, (parts, offsets), after, 1e-4, after)
+    for new, old, gradient in zip(after, before, moves, strict=True):
+        assert np.allclose((new - old) / 1e-4, gradient, atol=0.05 * np.abs(gradient).max())
 
 
 def test_only_what_is_said_to_be_touched_moves():
@@ -129,3 +144,12 @@ def test_too_large_a_model_is_refused_before_it_is_made():
             Resources(1, 1 << 30),
             Silent(),
         )
+
+
+@pytest.mark.parametrize("more", [{"rate": 900.0}, {"window": 60, "negatives": 10}])
+def test_numbers_that_run_away_are_told(more):
+    """Sigmoids of what is not finite are finite: the loss has to tell."""
+    job = job_for("skipgram", {"min_count": 1, "sample": 1.0, "epochs": 20, **more}, RESOURCES)
+    rows = [" ".join(running_text(12, seed=seed)) for seed in range(40)]
+    with pytest.raises(InputError, match=r"the loss became nan|ran away"):
+        single.run(job, unlabelled(rows), None, Silent())

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from manyhands.cli.options import AsJson, VectorsArgument
+from manyhands.cli.options import AsJson, VectorsArgument, as_text
 
 
 def add_to(app: typer.Typer) -> None:
@@ -27,6 +27,7 @@ def analogy(
     from manyhands.models.nearest import complete
     from manyhands.models.opening import open_embedding
 
+    first, second, third = (as_text(word) for word in (first, second, third))
     found = complete(open_embedding(vectors), first, second, third, top, method, of=vectors)
     if as_json:
         answers = [{"word": word, "score": round(score, 6)} for word, score in found]

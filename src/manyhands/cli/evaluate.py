@@ -24,6 +24,12 @@ def add_to(app: typer.Typer) -> None:
     app.command("evaluate")(evaluate)
 
 
+def refuse(those: str, **options: Any) -> None:
+    """What is for another kind of model must not be taken for done."""
+    for name in given(**options):
+        raise UsageError(f"--{name} is for {those}")
+
+
 def evaluate(
     bundle: Annotated[
         str, typer.Argument(help="Folder or URL of a bundle, or a file of word vectors.", show_default=False)
@@ -77,6 +83,7 @@ def evaluate(
     reading = given(format=format, text_field=text_field, label_field=label_field, labels=labels)
     means: dict[str, Any] = {"memory": memory, "threads": threads, "reading": reading}
     if isinstance(opened, Bundle) and opened.labels:
+        refuse("word vectors", sets=sets, against=against, restrict=restrict)
         if not data:
             raise UsageError("name the rows to judge by: a prepared dataset, or raw files with labels")
         with watch() as progress:
@@ -85,6 +92,7 @@ def evaluate(
             )
         typer.echo(json.dumps(report.facts())) if as_json else show_scores.show(report.facts())
         return
+    refuse("models of labels", top=top)
     chosen = given(sets=sets, against=against, restrict=restrict)
     with watch() as progress:
         found = evaluate_words(opened, data or (), progress=progress, **chosen, **means)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from manyhands.cli.options import VectorsArgument
+from manyhands.cli.options import VectorsArgument, as_text
 
 
 def add_to(app: typer.Typer) -> None:
@@ -28,7 +28,7 @@ def nearest(
     from manyhands.models.nearest import neighbours
     from manyhands.models.opening import open_embedding
 
-    asked = [word for given in words for word in (_from_input() if given == "-" else [given])]
+    asked = [word for given in words for word in (_from_input() if given == "-" else [as_text(given)])]
     found = neighbours(open_embedding(vectors), asked, top, of=vectors)
     for word, near in zip(asked, found, strict=True):
         if as_json:

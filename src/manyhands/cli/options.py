@@ -29,6 +29,11 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is th
 BundleOut = Annotated[str, typer.Option(help="Folder or URL that the bundle becomes.", show_default=False)]
 
 
+def as_text(argument: str) -> str:
+    """An argument whose bytes are no UTF-8, with question marks in their place."""
+    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def given(**values: Any) -> dict[str, Any]:
     """The options that the user gave; the others keep the defaults of whoever they are for."""
     return {name: value for name, value in values.items() if value not in (None, "auto")}

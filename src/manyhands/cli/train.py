@@ -54,7 +54,7 @@ def train(
     ] = None,
     chars: Annotated[str | None, typer.Option(help="Also runs of letters, like 3-5.")] = None,
     buckets: Annotated[
-        int | None, typer.Option(help="Slots for runs of words, at most: 2^24, or 2^21 for fasttext.")
+        int | None, typer.Option(help="Slots for runs, at most: 2^24, 2^21 for fasttext, 2^20 for skipgram.")
     ] = None,
     min_count: Annotated[
         int | None,
@@ -64,7 +64,8 @@ def train(
         int | None, typer.Option(help="Length of the vectors: 10 for fasttext, 100 for the others.")
     ] = None,
     words: Annotated[
-        int | None, typer.Option(help="Know the most frequent words, so many at most: 30,000 for lstm.")
+        int | None,
+        typer.Option(help="Know so many words at most, the most frequent: 30,000; word vectors 1,000,000."),
     ] = None,
     vectors: Annotated[
         str | None, typer.Option(help="A file of word vectors that lstm begins with, of --dim numbers each.")
@@ -83,7 +84,8 @@ def train(
     ] = None,
     length: Annotated[int | None, typer.Option(help="lstm reads so many words of a text: 300.")] = None,
     batch: Annotated[
-        int | None, typer.Option(help="Rows lstm learns from at once: 128, of few rows less.")
+        int | None,
+        typer.Option(help="Rows that lstm learns at once: 128, of few less; words of charlstm: 4,096."),
     ] = None,
     pool: Annotated[
         str | None, typer.Option(help="What lstm keeps of its states: the max of each number, mean or last.")

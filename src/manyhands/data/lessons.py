@@ -93,6 +93,8 @@ def read_lesson(
     """
     if is_table(sources, settings):
         return RawLesson(read_table(sources, settings), "as-is")
+    if not labelled:
+        settings = settings.model_copy(update={"labels": "none"})
     reader = _LessonReader(settings, labelled)
     pieces = list(in_order(reader.take, reader.pieces(sources, progress), resources.threads))
     if not any(len(piece.weights) for piece in pieces):
@@ -113,7 +115,7 @@ class _LessonReader:
         self._normaliser = Normaliser(settings.text)
         self.tables = WordTables(TABLE_BYTES)
         self.book: LabelBook | None = None
-        self.scheme: LabelScheme = settings.labels if labelled else "none"
+        self.scheme: LabelScheme = settings.labels
         self.rates_stars = False
 
     def pieces(self, sources: Sequence[str], progress: Progress) -> Iterator[Piece]:

@@ -16,12 +16,13 @@ from manyhands.evaluate.wordsets import AnalogySet
 from manyhands.kernel import Flags, Ints, frozen, kernel
 from manyhands.lines import Floats
 from manyhands.models.embedding import Embedding
+from manyhands.models.nearest import LEAST
 from manyhands.parallel import one_thread_each, side_by_side
 
 RESTRICT = 30_000
 QUESTIONS_AT_ONCE = 512
 MOST_CELLS = 3 * QUESTIONS_AT_ONCE * RESTRICT  # scores held at once by a thread: 184 MB
-LEAST_DIVISOR = np.float32(1e-3)  # as its authors have it: else a cosine of -1 would divide by 0
+LEAST_DIVISOR = np.float32(LEAST)  # else a cosine of -1 would divide by 0
 SYNTACTIC = "gram"  # how Google's sections of grammar begin
 ONE, HALF = np.float32(1), np.float32(0.5)
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from manyhands.data.dataset import open_dataset
 from manyhands.data.lessons import lesson_of, read_lesson
+from manyhands.errors import InputError, UsageError
 from manyhands.evaluate.analogies import RESTRICT, AnalogyReport, evaluate_analogies
 from manyhands.evaluate.judging import is_dataset
 from manyhands.evaluate.pip import PipReport, evaluate_pip, pip_report
@@ -91,20 +92,20 @@ def evaluate_words(
         )
         watcher.advance(len(similarity) + len(analogies))
     pip, why = None, ""
+    if against is not None and data:
+        raise UsageError("compare with a text or with other vectors, not with both; leave out --against")
     try:
         if against is not None:
             pip = evaluate_pip(embedding, open_embedding(against), threads=resources.threads)
         else:
             corpus = _text_of(bundle, data, reading or {}, resources, watcher)
             pip = _pip(embedding, corpus, bundle, words, resources, watcher)
-    except _NoTextError as nothing:
-        why = str(nothing)
+    except InputError as nothing:
+        if against is not None or data:
+            raise
+        why = str(nothing)  # what nobody asked for by name cannot be had: the rest is shown
     facts = (len(embedding), embedding.dim, found.folder, found.missing)
     return WordReport(*facts, similarity, analogies, pip, why)
-
-
-class _NoTextError(Exception):
-    """There is none to compare with."""
 
 
 def _text_of(
@@ -116,11 +117,10 @@ def _text_of(
 ) -> Corpus:
     names = [os.fspath(name) for name in data]
     if not names and bundle is not None:
-        names = record_of(bundle).get("data", {}).get("from", [])
-        if not all(Path(name).exists() for name in names):
-            raise _NoTextError(f"the text it was learnt from, {names[0]}, is not there any more; name it")
+        facts = record_of(bundle).get("data", {})
+        names, reading = facts.get("from", []), facts.get("reading", {})
     if not names:
-        raise _NoTextError("there is no text to compare with; name that from which the vectors were learnt")
+        raise InputError("there is no text to compare with; name that from which the vectors were learnt")
     if is_dataset(names):
         return lesson_of(open_dataset(names[0]), "train", labelled=False).corpus
     text = bundle.config.text if bundle else TextSettings()
@@ -153,7 +153,7 @@ def _pip(
     reference = signal(matrix, min(embedding.dim, len(first)))
     vectors = np.ascontiguousarray(embedding.vectors[: len(first)])
     if not np.abs(reference).sum():
-        raise _NoTextError(
+        raise InputError(
             f"no words of the text stand together {shift} times as often as by chance would have it"
         )
     return pip_report(vectors, reference, threads=resources.threads)

@@ -21,6 +21,7 @@ from manyhands.storage.files import cache_folder, reading
 VARIABLE = "MANYHANDS_WORDSETS"
 MOST_BYTES = 64 << 20  # the largest real set is under one megabyte
 HEAD_BYTES, HEAD_LINES = 1 << 16, 20  # enough to tell what a file is
+HALF, NEARLY_ALL = 0.5, 0.9  # shares of lines; a few lines of four words stand in any text
 COMMENTS = ("#", "//")
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 WORD = re.compile(r"[^\s,;\"]+")
@@ -99,8 +100,11 @@ def find_sets(folder: str | os.PathLike[str] | None = None) -> WordSets:
     analogies: dict[str, AnalogySet] = {}
     for path in _files(root):
         kind = _kind(path)
+        if kind is None:
+            continue
         taken = {*similarity, *analogies}
-        names = (name_of(path, kind), path.stem, str(path.relative_to(root)))
+        inside = str(path.relative_to(root))
+        names = (name_of(path, kind), path.stem, inside, f"{inside} ({len(taken)})")
         name = next(name for name in names if name not in taken)
         if kind == SIMILARITY:
             similarity[name] = read_similarity(path, name)
@@ -188,9 +192,9 @@ def _kind(path: Path) -> str | None:
         return None
     if 2 * sum(_is_pair(line) for line in lines) > len(lines):
         return SIMILARITY
-    if 2 * sum(_is_question(line) for line in lines) > len(lines):
-        return ANALOGY
-    return None
+    questions = sum(_is_question(line) for line in lines)
+    share = HALF if any(line.startswith(":") for line in lines) else NEARLY_ALL
+    return ANALOGY if questions > share * len(lines) else None
 
 
 def _is_pair(line: str) -> bool:

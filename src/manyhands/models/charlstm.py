@@ -200,7 +200,9 @@ class CharLstm:
             network.take_over(previous.network)
             contexts[: len(previous.contexts)] = previous.contexts
         learner = cls(settings, hood, network, contexts, resources.threads)
-        batch = min(settings.batch, max(LEAST_BATCH, lesson.corpus.tokens // STEPS_AN_EPOCH))
+        batch = min(
+            max(settings.batch, LEAST_BATCH), max(LEAST_BATCH, lesson.corpus.tokens // STEPS_AN_EPOCH)
+        )
         return learner, hood.feed(lesson.corpus, batch, settings.seed)
 
     def learn(self, windows: Windows, rate: float, seed: int, crew: Crew) -> Loss:

@@ -4,6 +4,7 @@ With runs of letters (``--chars 3-6``), a word is the mean of its own vector and
 a word that was never seen has the vector of its runs.
 """
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -33,11 +34,13 @@ BLOCK_WORDS = 1 << 15
 FEWEST_BLOCKS = 64  # of a short text: threads finish a round together, the rate falls smoothly
 LEAST_BLOCK_WORDS = 1 << 10
 LARGEST_BITS = 28
+RUN_AWAY = 2.0
+FIRST_SCALE = np.float32(0.5)  # half of fastText's first numbers, as word2vec has it: better at rare words
 
 
 class SkipgramSettings(WordSettings, LetterRuns):
     epochs: Annotated[int, Field(ge=1, le=10_000)] = 5
-    rate: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 0.042
+    rate: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 0.04
     buckets: Annotated[int, Field(ge=1, le=1 << LARGEST_BITS)] = 1 << 20
 
 
@@ -148,6 +151,7 @@ class Skipgram:
         fill = [(inputs, first, last, dim, np.uint64(settings.seed)) for first, last in pairwise(bounds)]
         for _ in side_by_side(lambda part: first_vectors(*part), fill, resources.threads):
             pass
+        inputs *= FIRST_SCALE
         if previous:
             old = len(previous.hood.vocabulary)
             inputs[:old, :dim], inputs[words:, :dim] = (
@@ -160,8 +164,11 @@ class Skipgram:
         return learner, hood.feed(lesson.corpus, block, settings.seed)
 
     def learn(self, windows: Windows, rate: float, seed: int, crew: Crew) -> Loss:
-        tables = (self._inputs, self._contexts)
-        return Loss(*learn_windows(windows, self._hood.negatives, self._parts, tables, rate, tables))
+        tables, negatives = (self._inputs, self._contexts), self._hood.negatives
+        loss = Loss(*learn_windows(windows, negatives, self._parts, tables, rate, tables))
+        if loss.mean > RUN_AWAY * math.log(2) * (1 + negatives):  # times that of who knows nothing
+            raise InputError(f"the vectors ran away, to a loss of {loss.mean:.1f}; lower --rate or --window")
+        return loss
 
     def touched(self, pieces: list[Windows]) -> dict[str, Ints]:
         """The words and their runs of letters; as neighbours also the words that were drawn."""

@@ -20,7 +20,7 @@ FOURTH = 8
 DRAWN_TOGETHER = 4 * FOURTH  # with their vectors, all that is worked on at once stays in the nearest cache
 ZERO, ONE = np.float32(0), np.float32(1)
 LEAST = np.float32(1e-7)  # of a probability, so that it has a logarithm
-LEAST_PRODUCT = 1e-300  # of many of them
+LEAST_PRODUCT = 1e-290  # of many of them; one more can still be multiplied
 
 Words = npt.NDArray[np.int32]
 Reaches = npt.NDArray[np.uint8]
@@ -87,6 +87,7 @@ def learn(
                 _move_drawn(drawn, first, count, far_turned, x, by_outputs)
         if rate != ZERO:
             _move_parts(words, start, count, parts, part_offsets, moves, by_inputs)
+        loss += 0.0 * float(moves[0].sum())  # a sigmoid hides what is not finite: the loss must not
     return loss, pairs
 
 
@@ -133,14 +134,17 @@ def _near(
     dots(near, t * room, x, t, y, first, count, x.shape[1])
     for k in range(0, count, LINE):
         logistic_line(near, t * room + k, ONE, ONE, ZERO)
-    product = 1.0
+    product, lost = 1.0, 0.0
     for k in range(count):
         chance = near[t, k]
         product *= 1.0 if k == own else float(max(chance, LEAST))
         move = ZERO if k == own else rate * (ONE - chance)
         near[t, k] = move
         turned[first + k, t] = move
-    return -math.log(max(product, LEAST_PRODUCT))
+        if product < LEAST_PRODUCT:
+            lost -= math.log(product)
+            product = 1.0
+    return lost - math.log(product)
 
 
 @kernel
@@ -160,7 +164,7 @@ def _far(
     for k in range(DRAWN_TOGETHER):
         far[t, k] *= away
         turned[k, t] = far[t, k]
-    return -float(weight) * math.log(max(product, LEAST_PRODUCT))
+    return -float(weight) * math.log(product)
 
 
 @kernel

@@ -18,9 +18,11 @@ from manyhands.text.hashing import mix
 
 ROWS_AT_ONCE = 1 << 12
 DRAWS = 96  # words drawn against sixteen; fewer are quicker and cost quality
-NEGATIVES_A_DRAW = 10
+# For windows of five and up to ten negatives. More of either take more draws: each would weigh so much
+# that a single step overshoots.
+USUAL_WINDOW, MOST_NEGATIVES = 5, 10
 POWER = 0.75  # frequent words are drawn less often than they occur, as word2vec does
-R11, R40 = np.uint64(11), np.uint64(40)
+R32, R40, LOW = np.uint64(32), np.uint64(40), np.uint64(0xFFFFFFFF)
 STEP = np.uint64(0x9E3779B97F4A7C15)
 TO_FRACTION = np.float32(1 / (1 << 24))
 
@@ -107,7 +109,7 @@ class WindowFeed:
         self._block, self._seed = block_words, seed
         self._starts = _starts(corpus)
         self._urn = Urn.of(counts)
-        self._draws = DRAWS * -(-negatives // NEGATIVES_A_DRAW)
+        self._draws = DRAWS * -(-negatives * max(window, USUAL_WINDOW) // (USUAL_WINDOW * MOST_NEGATIVES))
         share = counts / max(counts.sum(), 1)
         self._keep = np.minimum(np.sqrt(sample / share) + sample / share, 1).astype(np.float32)
 
@@ -186,6 +188,6 @@ def _draw(
         reaches[i] = 1 + mix(state) % np.uint64(window)
     for i in range(len(drawn)):
         state += STEP
-        number = mix(state)
-        word = (number >> R11) % size
-        drawn[i] = word if np.float32(mix(number) >> R40) * TO_FRACTION < chances[word] else others[word]
+        number = mix(state)  # its lower half says which word, its upper end whether that one or the other
+        word = (number & LOW) * size >> R32
+        drawn[i] = word if np.float32(number >> R40) * TO_FRACTION < chances[word] else others[word]

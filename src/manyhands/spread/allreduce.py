@@ -139,11 +139,11 @@ class AllReduce:
     def _merge_rows(self, array: Floats, mine: Ints, before: Floats) -> None:
         movers = np.zeros(len(array), np.float32)
         movers[mine] = 1
-        self._group.sum(movers)
+        self.stopping |= self._group.sum(movers)
         moved = np.flatnonzero(movers)
         moves = np.zeros((len(moved), array.shape[1]), np.float32)
         moves[np.searchsorted(moved, mine)] = array[mine] - before
-        self._group.sum(moves)
+        self.stopping |= self._group.sum(moves)
         array[mine] = before
         array[moved] += moves / movers[moved, None]
 

@@ -17,7 +17,20 @@ from manyhands.settings import FrameSettings, ModelSettings, SpreadSettings
 from manyhands.text.lesson import Lesson
 from manyhands.train.state import State
 
-SHAPE = ("ngrams", "chars", "buckets", "dim", "loss", "cell", "hidden", "layers", "ways", "pool", "length")
+SHAPE = (
+    "ngrams",
+    "chars",
+    "buckets",
+    "dim",
+    "loss",
+    "cell",
+    "hidden",
+    "layers",
+    "ways",
+    "pool",
+    "length",
+    "letter_dim",
+)
 
 
 @dataclass(frozen=True)

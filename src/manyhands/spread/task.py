@@ -3,7 +3,7 @@
 from typing import Any, Protocol
 
 from manyhands.catalog import MODELS, load
-from manyhands.errors import InputError
+from manyhands.errors import InputError, UsageError
 from manyhands.evaluate.judging import judge
 from manyhands.models.learner import Learner
 from manyhands.spread.job import Job, check_weights, continued_labels, with_class_weights
@@ -28,7 +28,7 @@ class Task(Protocol):
     def validation(self, learner: Learner, valid: Lesson, exchange: Exchange, threads: int) -> Validate: ...
 
     def tested(self, model: Any, test: Lesson, threads: int) -> dict[str, Any]:
-        """The scores of the finished model on the test rows."""
+        """The scores of the finished model on the test rows; {} if they say nothing."""
         ...
 
 
@@ -67,6 +67,8 @@ class Words:
     labelled = False
 
     def ready(self, job: Job, lesson: Lesson) -> Lesson:
+        if job.frame.class_weights != "none":
+            raise UsageError("--class-weights is for models of labels")
         if not lesson.corpus.tokens:
             raise InputError("there is no word to learn from")
         return lesson
@@ -88,13 +90,14 @@ class Words:
 
     def tested(self, model: Any, test: Lesson, threads: int) -> dict[str, Any]:
         feed = model.hood.held_out(test.corpus)
-        return {"rows": len(test), **_likelihood(model.losses(feed, 0, len(feed), threads))}
+        found = _likelihood(model.losses(feed, 0, len(feed), threads))
+        return {"rows": len(test), **found} if found else {}
 
 
 def _likelihood(losses: Any) -> dict[str, float]:
-    """The mean over all pairs of a word and its neighbour, with the words drawn against each."""
+    """The mean over all pairs of neighbours, with the words drawn against each; {} if there are none."""
     total, pairs = losses.sum(axis=0, dtype=float).tolist()
-    return {"log_likelihood": -total / max(pairs, 1.0)}
+    return {"log_likelihood": -total / pairs} if pairs else {}
 
 
 TASKS: dict[str, Task] = {"labels": Labels(), "words": Words()}

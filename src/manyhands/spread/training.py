@@ -5,7 +5,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from manyhands.machine import examine, resources_for
 from manyhands.models.bundle import BUNDLE, RECORD, VERSION, Bundle, BundleConfig, save_bundle
 from manyhands.models.card import model_card
 from manyhands.models.saving import load_bundle
-from manyhands.records import SPLITS, Progress, Resources, Silent
+from manyhands.records import SPLITS, Progress, Silent
 from manyhands.settings import LabelScheme, PrepareSettings, TextSettings
 from manyhands.spread import group, single
 from manyhands.spread.crew import check_crew, run_crew
@@ -50,6 +50,7 @@ class Material:
     scheme: LabelScheme
     vocabulary: Vocabulary | None  # None where it has yet to be counted
     names: tuple[str, ...] = ()  # of the files or the dataset
+    reading: dict[str, Any] = field(default_factory=dict)  # how raw files were read
 
 
 @dataclass(frozen=True)
@@ -108,15 +109,11 @@ def train(
         }
         return _finished(os.fspath(out), run_crew(call, job.spread, resources, threads, watcher))
     if not alone and group.rank():  # of a crew, the first worker writes what all have made
-        material = _material(
-            names, reading or {}, previous, resources, watcher, labelled=task_of(model).labelled
-        )
+        material = _material(names, reading or {}, job, previous, watcher)
         run(job, material.train, material.valid, watcher)
         raise WrittenElsewhereError("trained; worker 0 writes the bundle")
     with destination(os.fspath(out), overwrite, BUNDLE) as place, alone_in(folder):
-        material = _material(
-            names, reading or {}, previous, resources, watcher, labelled=task_of(model).labelled
-        )
+        material = _material(names, reading or {}, job, previous, watcher)
         with Tracker(track, folder, place) as tracker:
             outcome = run(job, material.train, material.valid, watcher, tracker)
         record = record_of(job, material, outcome, time.monotonic() - began)
@@ -141,18 +138,22 @@ def _finished(out: str, here: bool) -> Trained:
 def _material(
     names: list[str],
     reading: dict[str, Any],
+    job: Job,
     previous: Bundle | None,
-    resources: Resources,
     progress: Progress,
-    *,
-    labelled: bool,
 ) -> Material:
+    labelled = task_of(job.model).labelled
+    for name in ("labels", "label_field"):
+        if not labelled and name in reading:
+            raise UsageError(
+                f"--{name.replace('_', '-')} is for models of labels; {job.model} learns from any text"
+            )
     if not is_dataset(names):
         text = previous.config.text if previous else TextSettings()
         known = {"labels": previous.config.label_scheme} if previous else {}
         settings = PrepareSettings.checked(**{"text": text, **known, **reading})
-        raw = read_lesson(names, settings, resources, progress, labelled=labelled)
-        return Material(raw.lesson, None, None, settings.text, raw.scheme, None, tuple(names))
+        raw = read_lesson(names, settings, job.resources, progress, labelled=labelled)
+        return Material(raw.lesson, None, None, settings.text, raw.scheme, None, tuple(names), reading)
     if reading:
         raise UsageError(
             f"--{next(iter(reading)).replace('_', '-')} is for raw files; {names[0]} is prepared already"
@@ -218,8 +219,9 @@ def record_of(job: Job, material: Material, outcome: Outcome, seconds: float) ->
             {k: v for k, v in epoch.items() if k not in ("loss", "examples")} for epoch in state.history
         ]
         scores["best_epoch"] = state.best_epoch
-    if material.test is not None:
-        scores["test"] = task.tested(outcome.model, material.test, job.resources.threads)
+    tested = material.test and task.tested(outcome.model, material.test, job.resources.threads)
+    if tested:
+        scores["test"] = tested
     return {
         "model": job.model,
         **outcome.facts,
@@ -227,6 +229,7 @@ def record_of(job: Job, material: Material, outcome: Outcome, seconds: float) ->
         "data": {
             "fingerprint": material.train.fingerprint,
             "from": material.names,
+            "reading": to_jsonable_python(material.reading),
             "rows": len(material.train),
             "tokens": corpus.tokens,
             "left_out": material.train.left_out,

@@ -127,6 +127,8 @@ def _end_epoch(
     learner: Learner, plan: Plan, state: State, scores: dict[str, float], lap: dict[str, Any]
 ) -> None:
     """Write down how the epoch went, and keep its weights if none was better."""
+    if not state.loss.rows:
+        raise InputError("there was nothing to learn: no row counts, or no word has a neighbour in its row")
     state.laps.append({"rounds": state.round, "seen": state.seen, **lap})
     state.epoch += 1
     state.round = 0
