@@ -12,6 +12,7 @@ from manyhands.errors import InputError, UsageError
 from manyhands.evaluate import analogies
 from manyhands.evaluate.analogies import AnalogyScore, answer, evaluate_analogies
 from manyhands.evaluate.wordsets import AnalogySet, read_analogies
+from manyhands.models.nearest import LEAST
 from tests.evaluate.embeddings import embedding, random_embedding
 
 # Two axes, sex and rank; "noise" is nearest to nothing, "King" is written otherwise in the questions.
@@ -35,7 +36,7 @@ def brute(vectors: np.ndarray, question) -> tuple[int, int]:
         if word in question:
             continue
         near = [(1 + x @ y) / 2 for y in (a, b, c)]
-        for rule, score in enumerate((x @ (b - a + c), near[1] * near[2] / (near[0] + 0.001))):
+        for rule, score in enumerate((x @ (b - a + c), near[1] * near[2] / (near[0] + LEAST))):
             best[rule] = max(best[rule], (score, word), key=lambda pair: pair[0])
     return best[0][1], best[1][1]
 
