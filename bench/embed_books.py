@@ -42,7 +42,7 @@ GPU = {200: 117_100, 50: 155_049}  # the study's best of one GTX 970, pairs/s
 CLUSTER = {200: 72_023, 50: 197_818}  # its best of four machines
 GPU_LETTERS = 2_954
 EPOCHS, ROUNDS, THREADS = 5, 3, 2
-RARE_TEXT_BYTES = 20_000_000
+RARE_TEXT_BYTES = 10_000_000
 
 
 def read(path: Path) -> str:
