@@ -85,7 +85,7 @@ def train(
     length: Annotated[int | None, typer.Option(help="lstm reads so many words of a text: 300.")] = None,
     batch: Annotated[
         int | None,
-        typer.Option(help="Rows that lstm learns at once: 128, of few less; words of charlstm: 4,096."),
+        typer.Option(help="Rows that lstm learns at once: 128, of few less; words of charlstm: 2,048."),
     ] = None,
     pool: Annotated[
         str | None, typer.Option(help="What lstm keeps of its states: the max of each number, mean or last.")

@@ -39,11 +39,11 @@ STEPS_AN_EPOCH, LEAST_BATCH = 100, 64  # a short text takes smaller batches, or 
 
 class CharLstmSettings(WordSettings):
     epochs: Annotated[int, Field(ge=1, le=10_000)] = 5
-    rate: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 0.002
+    rate: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 0.005
     cell: Literal["lstm", "gru", "equations"] = "lstm"
     hidden: Annotated[int, Field(ge=1, le=4096)] = 256
     letter_dim: Annotated[int, Field(ge=1, le=4096)] = 64
-    batch: Annotated[int, Field(ge=1, le=2**24)] = 4096
+    batch: Annotated[int, Field(ge=1, le=2**24)] = 2048
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
     momentum: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.9
     decay: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
