@@ -28,8 +28,8 @@ def windows(count, reach, words=30, seed=0):
     firsts = np.where(np.arange(count) < cut, 0, cut).astype(np.int32)
     lasts = np.where(np.arange(count) < cut, cut, count).astype(np.int32)
     reaches = draw.integers(1, reach + 1, count).astype(np.uint8)
-    drawn = draw.integers(0, words, -(-count // 16) * 96).astype(np.int32)
-    return Windows(text, firsts, lasts, reaches, reach, 0, count, drawn, 96)
+    drawn = draw.integers(0, words, -(-count // 16) * 64).astype(np.int32)
+    return Windows(text, firsts, lasts, reaches, reach, 0, count, drawn, 64)
 
 
 def tables(words=30, parts=50, width=32):

@@ -40,7 +40,7 @@ FIRST_SCALE = np.float32(0.5)  # half of fastText's first numbers, as word2vec h
 
 class SkipgramSettings(WordSettings, LetterRuns):
     epochs: Annotated[int, Field(ge=1, le=10_000)] = 5
-    rate: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 0.04
+    rate: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 0.042
     buckets: Annotated[int, Field(ge=1, le=1 << LARGEST_BITS)] = 1 << 20
 
 

@@ -17,7 +17,7 @@ from manyhands.text.corpus import Corpus
 from manyhands.text.hashing import mix
 
 ROWS_AT_ONCE = 1 << 12
-DRAWS = 96  # words drawn against sixteen; fewer are quicker and cost quality
+DRAWS = 64  # words drawn against sixteen; fewer are quicker and cost quality
 # For windows of five and up to ten negatives. More of either take more draws: each would weigh so much
 # that a single step overshoots.
 USUAL_WINDOW, MOST_NEGATIVES = 5, 10
