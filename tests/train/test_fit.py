@@ -42,6 +42,8 @@ class Recorder:
 class Tens:
     """Blocks of ten rows."""
 
+    unit = "rows"
+
     def __init__(self, blocks: int) -> None:
         self.blocks = blocks
 

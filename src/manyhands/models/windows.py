@@ -109,7 +109,8 @@ class WindowFeed:
         self._block, self._seed = block_words, seed
         self._starts = _starts(corpus)
         self._urn = Urn.of(counts)
-        self._draws = DRAWS * -(-negatives * max(window, USUAL_WINDOW) // (USUAL_WINDOW * MOST_NEGATIVES))
+        enough = MOST_NEGATIVES if window <= USUAL_WINDOW else MOST_NEGATIVES // 2
+        self._draws = DRAWS * -(-negatives * max(window, USUAL_WINDOW) // (USUAL_WINDOW * enough))
         share = counts / max(counts.sum(), 1)
         self._keep = np.minimum(np.sqrt(sample / share) + sample / share, 1).astype(np.float32)
 
