@@ -144,8 +144,8 @@ def rare_words(text: str, sets: Path, folder: Path, epochs: int) -> dict[str, An
         ("charlstm", {"model": "charlstm", "epochs": epochs}),
     ):
         trained = train(folder / "text.txt", folder / name.replace(" ", "-"), threads=THREADS, **settings)
-        report = evaluate_similarity(embedding_of(trained.bundle), judged)
         embedding = embedding_of(trained.bundle)
+        report = evaluate_similarity(embedding, judged)
         if unseen is None:  # the same words for all: they learn from the same text
             known = (embedding.places(judged.first) >= 0) & (embedding.places(judged.second) >= 0)
             rows = np.flatnonzero(~known).tolist()

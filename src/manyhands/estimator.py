@@ -149,7 +149,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return float(np.average(right, weights=sample_weight))
 
     def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Write a bundle, as ``manyhands train`` does: no pickle, and no code in it."""
+        """Write a bundle, as ``manyhands train`` does: arrays and JSON, and no code in it."""
         with value_errors():
             self._known().save(folder, overwrite)
 

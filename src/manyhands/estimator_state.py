@@ -71,7 +71,7 @@ class Fitted:
             save_bundle(place, replace(self.bundle, config=config), self.vocabulary, card, self.record)
 
     def plain(self) -> dict[str, Any]:
-        """As dicts and arrays, so that a pickle holds no class of this package but the estimator."""
+        """As dicts and arrays, so that a copy on disk holds no class of this package but the estimator."""
         words = None if self.vocabulary is None else from_arrow(self.vocabulary.words)
         arrays = self.bundle.stored or self.bundle.model.arrays()
         return {

@@ -136,3 +136,16 @@ def test_words_that_are_spelled() -> None:
     assert len(found) == 6 and found[0][0] in ("queen", "kings")
     with pytest.raises(InputError, match="'xenon' is not among"):
         neighbours(letters, ["unheard", "xenon"], of="it")
+
+
+def test_a_million_words_from_a_mapped_file(tmp_path):
+    count, dim = 1_000_000, 16
+    made = np.lib.format.open_memmap(tmp_path / "vectors.npy", "w+", np.float32, (count, dim))
+    made[:] = np.random.default_rng(0).normal(size=(count, dim))
+    made.flush()
+    mapped = np.load(tmp_path / "vectors.npy", mmap_mode="r")
+    words = pa.array(np.arange(count)).cast(pa.large_string())
+    embedding = Embedding(Vocabulary(words, np.zeros(count, np.int64)), mapped)
+    found = [int(word) for word, _ in neighbours(embedding, ["5"], 10, of="it")[0]]
+    cosines = mapped @ mapped[5] / np.linalg.norm(mapped, axis=1)
+    assert found == np.argsort(-cosines)[1:11].tolist()

@@ -76,6 +76,8 @@ def evaluate_words(
     That compares them with the signal of the text in ``data``, or in the files that the bundle was
     trained on if they are still there; or with other vectors, if ``against`` names some.
     """
+    if against is not None and data:
+        raise UsageError("compare with a text or with other vectors, not with both; leave out --against")
     watcher, resources = progress or Silent(), resources_for(memory, threads)
     opened = of if isinstance(of, Bundle | Embedding) else open_either(of)
     bundle = opened if isinstance(opened, Bundle) else None
@@ -92,8 +94,6 @@ def evaluate_words(
         )
         watcher.advance(len(similarity) + len(analogies))
     pip, why = None, ""
-    if against is not None and data:
-        raise UsageError("compare with a text or with other vectors, not with both; leave out --against")
     try:
         if against is not None:
             pip = evaluate_pip(embedding, open_embedding(against), threads=resources.threads)

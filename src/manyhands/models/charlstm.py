@@ -4,7 +4,7 @@ A recurrent layer reads the bytes of a word, in whatever script it is written, a
 the vector of its last state. Each distinct word of a batch is read once, however often it stands there.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -67,15 +67,13 @@ class _Reader:
         ]
         out = np.empty((len(words), self._dim), np.float32)
         with one_thread_each:
-            for (rows, _), passed in zip(slices, self._each(forwards, slices), strict=True):
+            way = in_order(lambda part: forwards(self._work, part[1]), slices, self._threads)
+            for (rows, _), passed in zip(slices, way, strict=True):
                 out[rows] = passed.outputs
                 if keep:
                     self._passed.append(passed)
         self._slices = slices if keep else []
         return out
-
-    def _each(self, step: Any, slices: list[tuple[Ints, Packed]]) -> Iterable[Any]:
-        return in_order(lambda part: step(self._work, part[1]), slices, self._threads)
 
     def back(self, by_vectors: Floats, gradient: Gradient) -> None:
         """Add the gradient of all arrays, given that of the vectors which were kept."""
@@ -200,9 +198,7 @@ class CharLstm:
             network.take_over(previous.network)
             contexts[: len(previous.contexts)] = previous.contexts
         learner = cls(settings, hood, network, contexts, resources.threads)
-        batch = min(
-            max(settings.batch, LEAST_BATCH), max(LEAST_BATCH, lesson.corpus.tokens // STEPS_AN_EPOCH)
-        )
+        batch = max(LEAST_BATCH, min(settings.batch, lesson.corpus.tokens // STEPS_AN_EPOCH))
         return learner, hood.feed(lesson.corpus, batch, settings.seed)
 
     def learn(self, windows: Windows, rate: float, seed: int, crew: Crew) -> Loss:

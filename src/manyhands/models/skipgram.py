@@ -34,7 +34,7 @@ BLOCK_WORDS = 1 << 15
 FEWEST_BLOCKS = 64  # of a short text: threads finish a round together, the rate falls smoothly
 LEAST_BLOCK_WORDS = 1 << 10
 LARGEST_BITS = 28
-RUN_AWAY = 2.0
+RUN_AWAY = 2.0  # times the loss of who knows nothing
 FIRST_SCALE = np.float32(0.5)  # half of fastText's first numbers, as word2vec has it: better at rare words
 
 
@@ -154,10 +154,8 @@ class Skipgram:
         inputs *= FIRST_SCALE
         if previous:
             old = len(previous.hood.vocabulary)
-            inputs[:old, :dim], inputs[words:, :dim] = (
-                previous.inputs[:old, :dim],
-                previous.inputs[old:, :dim],
-            )
+            inputs[:old, :dim] = previous.inputs[:old, :dim]
+            inputs[words:, :dim] = previous.inputs[old:, :dim]
             contexts[:old, :dim] = previous.contexts[:, :dim]
         learner = cls(hood, subwords, inputs, contexts, dim)
         block = min(BLOCK_WORDS, max(LEAST_BLOCK_WORDS, lesson.corpus.tokens // FEWEST_BLOCKS))
@@ -166,7 +164,7 @@ class Skipgram:
     def learn(self, windows: Windows, rate: float, seed: int, crew: Crew) -> Loss:
         tables, negatives = (self._inputs, self._contexts), self._hood.negatives
         loss = Loss(*learn_windows(windows, negatives, self._parts, tables, rate, tables))
-        if loss.mean > RUN_AWAY * math.log(2) * (1 + negatives):  # times that of who knows nothing
+        if loss.mean > RUN_AWAY * math.log(2) * (1 + negatives):
             raise InputError(f"the vectors ran away, to a loss of {loss.mean:.1f}; lower --rate or --window")
         return loss
 

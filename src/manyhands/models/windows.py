@@ -109,6 +109,7 @@ class WindowFeed:
         self._block, self._seed = block_words, seed
         self._starts = _starts(corpus)
         self._urn = Urn.of(counts)
+        # Heavier draws made the vectors run away in windows of sixty over two thousand words.
         enough = MOST_NEGATIVES if window <= USUAL_WINDOW else MOST_NEGATIVES // 2
         self._draws = DRAWS * -(-negatives * max(window, USUAL_WINDOW) // (USUAL_WINDOW * enough))
         share = counts / max(counts.sum(), 1)
