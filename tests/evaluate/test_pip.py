@@ -139,8 +139,8 @@ def test_common_words() -> None:
         common_words(one, embedding(["x"], noise(1, 2, 0)))
 
 
-BAR = """
-import resource, time
+BAR = r"""
+import re, time
 import numpy as np
 from manyhands.evaluate.pip import pip_loss
 random = np.random.default_rng(0)
@@ -152,7 +152,8 @@ for second in (first, turned):
     loss = pip_loss(first, second)
     seconds.append(time.process_time() - start)
     print(loss, loss / np.linalg.norm(first.T @ first))
-print(max(seconds), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+# Not ru_maxrss: that of a new process begins with what its parent used.
+print(max(seconds), int(re.search(r"VmHWM:\s*(\d+)", open("/proc/self/status").read())[1]) / 1024)
 """
 
 

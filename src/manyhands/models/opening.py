@@ -23,12 +23,12 @@ def open_embedding(path: str | os.PathLike[str]) -> Embedding:
 
 
 def open_either(path: str | os.PathLike[str]) -> Bundle | Embedding:
-    """A bundle; or, if it is no folder, the vectors of a file."""
+    """The vectors of a file; or, if it is none, a bundle."""
     name = os.fspath(path)
     with reading(name):
         filesystem, place = url_to_fs(name)
-        is_folder = name != STDIN and filesystem.isdir(place)
-    return load_bundle(name) if is_folder else read_embedding(name)
+        is_file = name == STDIN or filesystem.isfile(place)
+    return read_embedding(name) if is_file else load_bundle(name)
 
 
 def embedding_of(bundle: Bundle, name: str = "this bundle") -> Embedding:
