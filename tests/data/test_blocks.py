@@ -18,6 +18,8 @@ from manyhands.storage.files import InputStream, expand
 class FakeStream:
     """Hands out a few bytes at a time, so that every record crosses a border somewhere."""
 
+    begins = True
+
     def __init__(self, data: bytes, step: int) -> None:
         self.file = expand([__file__])[0]
         self._data, self._step = data, step

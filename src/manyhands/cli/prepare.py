@@ -57,6 +57,18 @@ def prepare(
     max_rejected: Annotated[
         float, typer.Option(help="Stop if a larger share of the rows is of no use.")
     ] = 0.01,
+    engine: Annotated[
+        str, typer.Option(help="local: the cores of this machine; spark: those of a cluster. Same dataset.")
+    ] = "local",
+    master: Annotated[
+        str | None, typer.Option(help="Spark's master: spark://host:7077, yarn, or local[*], the default.")
+    ] = None,
+    partitions: Annotated[
+        int | None, typer.Option(help="In how many pieces Spark does the work; chosen by size.")
+    ] = None,
+    spark_conf: Annotated[
+        list[str] | None, typer.Option(help="A setting of Spark, like spark.executor.memory=4g.")
+    ] = None,
     memory: Annotated[
         str | None, typer.Option(help="Memory to use, like 4GB; half the machine's by default.")
     ] = None,
@@ -90,6 +102,10 @@ def prepare(
             out,
             valid_files=valid_files or (),
             test_files=test_files or (),
+            engine=engine,  # type: ignore[arg-type]
+            master=master,
+            partitions=partitions,
+            spark_conf=spark_conf or (),
             overwrite=overwrite,
             memory=memory,
             threads=threads,

@@ -29,7 +29,7 @@ class Block:
 
     file: str
     rows: Ragged
-    lines: Ints  # the line in the file on which each record begins, counted from 1
+    lines: Ints  # the line of the stream on which each record begins, counted from 1
     rejected: list[Rejection] = field(default_factory=list)
 
 
@@ -41,7 +41,7 @@ Cutter = Callable[[Bytes, bool], tuple[Ints, Ints]]
 def blocks(stream: InputStream, cut: Cutter, too_long: str) -> Iterator[Block]:
     """Cut the whole stream; a record that never ends is rejected for the reason ``too_long``."""
     name, line, rest = stream.file.name, 1, np.empty(0, np.uint8)
-    first, skipping = True, False
+    first, skipping = stream.begins, False
     while True:
         data = stream.read_behind(rest, BLOCK_BYTES)
         final = len(data) == len(rest)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from manyhands.data.fold import Labels, fold
 from manyhands.data.labels import Classes, LabelBook
-from manyhands.data.reading import PREFIX_BITS
+from manyhands.data.reading import PREFIX_SHIFT, PREFIXES
 from manyhands.data.spool import Spool
 from manyhands.kernel import Hashes, Ints, kernel
 from manyhands.parallel import side_by_side
@@ -21,8 +21,6 @@ from manyhands.text.words import UNIT_BYTES, Units, next_number
 
 Lengths = npt.NDArray[np.uint32]
 
-PREFIXES = 1 << PREFIX_BITS
-PREFIX_SHIFT = np.uint64(64 - PREFIX_BITS)
 TRAIN, VALID, TEST = range(len(SPLITS))
 
 # What becomes of a row that is kept: ``row`` is its place in its partition.
@@ -51,18 +49,19 @@ class Counts:
     duplicates: int = 0
     words: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
+    def add(self, other: "Counts") -> None:
+        """All but the words, which are numbered differently everywhere."""
+        self.rows += other.rows
+        self.tokens += other.tokens
+        self.labels += other.labels
+        self.duplicates += other.duplicates
 
-class Counter:
-    """Goes through the partitions of one spool, and notes in another which rows are kept."""
+
+class Folding:
+    """What is done with a partition: duplicates folded, splits drawn, words counted."""
 
     def __init__(
-        self,
-        settings: PrepareSettings,
-        book: LabelBook,
-        classes: Classes,
-        origins: set[int],
-        bases: Ints,
-        spools: tuple[Spool, Spool],
+        self, settings: PrepareSettings, book: LabelBook, classes: Classes, origins: set[int]
     ) -> None:
         self._deduplicate = settings.deduplicate
         self._seed = settings.seed
@@ -70,7 +69,44 @@ class Counter:
         self._valid = 0.0 if VALID in origins else settings.valid
         self._rank, self._values = book.order()
         self._sizes = np.array([len(of_label) for of_label in classes.of_label], np.int64)
-        self._bases = bases
+
+    def take(self, batch: pa.RecordBatch, bases: Ints, words: Ints) -> tuple[pa.RecordBatch, Counts]:
+        """Which rows are kept, and how many; words of training rows are counted in ``words``."""
+        folded = fold(batch, self._rank, self._values, self._deduplicate)
+        high, low, origin = (batch[name].to_numpy()[folded.rows] for name in ("high", "low", "origin"))
+        splits = self._splits(low, origin)
+        units = from_arrow(batch["units"])
+        train = folded.rows[splits == TRAIN]
+        of_table = bases[batch["table"].to_numpy()]
+        _count_words(units.data.view(np.uint16), units.offsets, train, of_table, words)
+        lengths = batch["length"].to_numpy()[folded.rows]
+        counts = self._counts(high, splits, lengths, folded.labels)
+        counts.duplicates = batch.num_rows - len(folded.rows)
+        columns = [folded.rows, high, splits, folded.labels, folded.weights]
+        return pa.RecordBatch.from_arrays(columns, schema=KEPT), counts
+
+    def _splits(self, low: Hashes, origin: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        """The split of each row: its file's, or drawn by the digest of its text."""
+        drawn = fractions(low, self._seed)
+        by_text = np.where(drawn < self._test, TEST, np.where(drawn < self._test + self._valid, VALID, TRAIN))
+        return np.where(origin > 0, origin, by_text).astype(np.uint8)
+
+    def _counts(
+        self, high: Hashes, splits: npt.NDArray[np.uint8], lengths: Lengths, labels: Labels
+    ) -> Counts:
+        cell = splits.astype(np.int64) * PREFIXES + (high >> PREFIX_SHIFT).astype(np.int64)
+        rows, tokens, sizes = (
+            np.bincount(cell, weights, len(SPLITS) * PREFIXES).astype(np.int64).reshape(len(SPLITS), PREFIXES)
+            for weights in (None, lengths, self._sizes[labels])
+        )
+        return Counts(rows, tokens, sizes)
+
+
+class Counter:
+    """Goes through the partitions of one spool, and notes in another which rows are kept."""
+
+    def __init__(self, folding: Folding, bases: Ints, spools: tuple[Spool, Spool]) -> None:
+        self._folding, self._bases = folding, bases
         self._rows, self._kept = spools
         self._counts = Counts()
         self._words: list[Ints] = []  # one array a thread, added up at the end
@@ -90,22 +126,10 @@ class Counter:
         batch = self._rows.read(partition)
         if batch is None:
             return
-        folded = fold(batch, self._rank, self._values, self._deduplicate)
-        high, low, origin = (batch[name].to_numpy()[folded.rows] for name in ("high", "low", "origin"))
-        splits = self._splits(low, origin)
-        units, bases = from_arrow(batch["units"]), self._bases[batch["table"].to_numpy()]
-        train = folded.rows[splits == TRAIN]
-        _count_words(units.data.view(np.uint16), units.offsets, train, bases, self._word_counts())
-        lengths = batch["length"].to_numpy()[folded.rows]
-        self._add(high, splits, lengths, folded.labels, batch.num_rows - len(folded.rows))
-        columns = [folded.rows, high, splits, folded.labels, folded.weights]
-        self._kept.add({partition: pa.RecordBatch.from_arrays(columns, schema=KEPT)})
-
-    def _splits(self, low: Hashes, origin: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-        """The split of each row: its file's, or drawn by the digest of its text."""
-        drawn = fractions(low, self._seed)
-        by_text = np.where(drawn < self._test, TEST, np.where(drawn < self._test + self._valid, VALID, TRAIN))
-        return np.where(origin > 0, origin, by_text).astype(np.uint8)
+        kept, counts = self._folding.take(batch, self._bases, self._word_counts())
+        with self._lock:
+            self._counts.add(counts)
+        self._kept.add({partition: kept})
 
     def _word_counts(self) -> Ints:
         """This thread's counts."""
@@ -115,20 +139,6 @@ class Counter:
                 self._words.append(self._local.words)
         counts: Ints = self._local.words
         return counts
-
-    def _add(
-        self, high: Hashes, splits: npt.NDArray[np.uint8], lengths: Lengths, labels: Labels, duplicates: int
-    ) -> None:
-        cell = splits.astype(np.int64) * PREFIXES + (high >> PREFIX_SHIFT).astype(np.int64)
-        rows, tokens, sizes = (
-            np.bincount(cell, weights, len(SPLITS) * PREFIXES).astype(np.int64).reshape(len(SPLITS), PREFIXES)
-            for weights in (None, lengths, self._sizes[labels])
-        )
-        with self._lock:
-            self._counts.duplicates += duplicates
-            self._counts.rows += rows
-            self._counts.tokens += tokens
-            self._counts.labels += sizes
 
 
 @kernel

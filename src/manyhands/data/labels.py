@@ -2,6 +2,7 @@
 
 import re
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,10 +39,11 @@ class Classes:
 class LabelBook:
     """Numbers the distinct labels of the input while it is read; safe to share between threads."""
 
-    def __init__(self, scheme: LabelScheme) -> None:
+    def __init__(self, scheme: LabelScheme, keys: Iterable[str] = ()) -> None:
         self._scheme = scheme
         self._lock = threading.Lock()
-        self._ids: dict[str, int] = {}
+        self._ids: dict[str, int] = {key: number for number, key in enumerate(keys)}
+        self._refuse_too_many()
         if scheme == "none":
             self._ids[""] = 0
 
@@ -75,11 +77,13 @@ class LabelBook:
             if key == "3" and self._scheme == "polarity-strict":
                 return UNLABELLED, NEUTRAL
         with self._lock:
-            if len(self._ids) >= MOST_LABELS:
-                raise InputError(
-                    f"more than {MOST_LABELS:,} different labels; is the label field the right one?"
-                )
-            return self._ids.setdefault(key, len(self._ids)), ""
+            number = self._ids.setdefault(key, len(self._ids))
+            self._refuse_too_many()
+            return number, ""
+
+    def _refuse_too_many(self) -> None:
+        if len(self._ids) > MOST_LABELS:
+            raise InputError(f"more than {MOST_LABELS:,} different labels; is the label field the right one?")
 
     def keys(self) -> list[str]:
         """The labels in order of their ids."""

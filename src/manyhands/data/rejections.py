@@ -13,16 +13,34 @@ from manyhands.records import Rejection
 FILE = "rejected.csv"
 
 
-class Rejections:
-    """Grows while the input is read, at a few bytes a row."""
+class Reasons:
+    """How many rows were rejected for what, and one of them."""
 
     def __init__(self) -> None:
-        self._codes: dict[str, int] = {}
-        self._pieces: list[tuple[str, Ints, Ints]] = []
         self.by_reason: Counter[str] = Counter()
+        self._first: Rejection | None = None
 
     def __len__(self) -> int:
         return self.by_reason.total()
+
+    def count(self, by_reason: dict[str, int], first: Rejection | None) -> None:
+        """More of them, the first by file and line among them."""
+        self.by_reason.update(by_reason)
+        self._first = min(filter(None, (self._first, first)), default=None)
+
+    def first(self) -> Rejection:
+        if self._first is None:
+            raise ValueError("nothing was rejected")
+        return self._first
+
+
+class Rejections(Reasons):
+    """All of them, by file and line: grows while the input is read, at a few bytes a row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._codes: dict[str, int] = {}
+        self._pieces: list[tuple[str, Ints, Ints]] = []
 
     def add(self, file: str, rejected: list[tuple[int, str]]) -> None:
         """``rejected`` holds lines of the file, and why each is of no use."""
@@ -31,7 +49,8 @@ class Rejections:
         lines, reasons = zip(*rejected, strict=True)
         codes = [self._codes.setdefault(reason, len(self._codes)) for reason in reasons]
         self._pieces.append((file, np.array(lines, np.int64), np.array(codes, np.int64)))
-        self.by_reason.update(reasons)
+        line, reason = min(rejected)
+        self.count(Counter(reasons), Rejection(file, line, reason))
 
     def _table(self) -> pa.Table:
         reasons = pa.array(list(self._codes), pa.string())
@@ -49,9 +68,6 @@ class Rejections:
         return pa.concat_tables([schema.empty_table(), *tables]).sort_by(
             [("file", "ascending"), ("line", "ascending")]
         )
-
-    def first(self) -> Rejection:
-        return Rejection(**self._table().slice(0, 1).to_pylist()[0])
 
     def save(self, folder: Path) -> None:
         with pa.OSFile(str(folder / FILE), "wb") as file:

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +34,25 @@ class Kind:
     check: Callable[[Path], object]  # raises InputError if the folder does not hold a whole one
 
 
+@dataclass
+class Staged:
+    """Files of a remote place that stand on its own filesystem already, and are to appear with the rest."""
+
+    folder: str = ""  # where they stand
+    files: dict[str, str] = field(default_factory=dict)  # what each is to be called: where it is
+
+
 @contextmanager
-def destination(out: str, overwrite: bool, kind: Kind) -> Iterator[Path]:
+def destination(out: str, overwrite: bool, kind: Kind, staged: Staged | None = None) -> Iterator[Path]:
     """A folder to work in; what stands in it becomes ``out`` when the block ends well.
 
-    Whatever has a name that begins with a dot is left behind.
+    Whatever has a name that begins with a dot is left behind. What others have ``staged`` for a
+    remote place joins it there, without coming through here.
     """
     with reading(out):
         filesystem, path = url_to_fs(out)
     try:
-        with _open(filesystem, path, out, overwrite, kind) as folder:
+        with _open(filesystem, path, out, overwrite, kind, staged or Staged()) as folder:
             yield folder
             for scratch in folder.glob(".*"):
                 shutil.rmtree(scratch)
@@ -52,13 +61,19 @@ def destination(out: str, overwrite: bool, kind: Kind) -> Iterator[Path]:
 
 
 @contextmanager
-def _open(filesystem: Any, path: str, out: str, overwrite: bool, kind: Kind) -> Iterator[Path]:
+def _open(
+    filesystem: Any, path: str, out: str, overwrite: bool, kind: Kind, staged: Staged
+) -> Iterator[Path]:
     if isinstance(filesystem, LocalFileSystem):
         with _local(Path(path), overwrite, kind) as folder:
             yield folder
     else:
-        with _remote(filesystem, path, out, overwrite, kind) as folder:
-            yield folder
+        try:
+            with _remote(filesystem, path, out, overwrite, kind, staged) as folder:
+                yield folder
+        finally:
+            if staged.folder and filesystem.exists(staged.folder):
+                filesystem.rm(staged.folder, recursive=True)
 
 
 @contextmanager
@@ -138,7 +153,9 @@ def _remove_leftovers(final: Path) -> None:
 
 
 @contextmanager
-def _remote(filesystem: Any, path: str, out: str, overwrite: bool, kind: Kind) -> Iterator[Path]:
+def _remote(
+    filesystem: Any, path: str, out: str, overwrite: bool, kind: Kind, staged: Staged
+) -> Iterator[Path]:
     path = path.rstrip("/")
     with reading(out):
         _standing(filesystem, path, out, overwrite, kind)
@@ -147,6 +164,8 @@ def _remote(filesystem: Any, path: str, out: str, overwrite: bool, kind: Kind) -
         with reading(out):
             for old in _standing(filesystem, path, out, overwrite, kind):
                 filesystem.rm_file(old)
+            for name, where in staged.files.items():
+                filesystem.cp_file(where, f"{path}/{name}")
             names = [entry.name for entry in Path(folder).iterdir() if not entry.name.startswith(".")]
             for name in sorted(names, key=lambda name: name == kind.marker):  # the marker last
                 filesystem.put_file(f"{folder}/{name}", f"{path}/{name}")

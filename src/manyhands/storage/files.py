@@ -65,6 +65,8 @@ class InputFile:
 class InputStream:
     """The decompressed bytes of a file, and how far into the file they come from."""
 
+    begins = True  # with the first byte of the file
+
     def __init__(self, file: InputFile) -> None:
         self.file = file
         self._head: bytes | None = None
@@ -77,6 +79,7 @@ class InputStream:
                 opened.seek(0)
             self._raw = opened if isinstance(opened, pa.NativeFile) else pa.PythonFile(opened, "r")
             codec = next((codec for magic, codec in MAGIC.items() if head.startswith(magic)), None)
+            self.compressed = codec is not None
             self._stream = pa.CompressedInputStream(self._raw, codec) if codec else self._raw
 
     def head(self) -> bytes:
@@ -183,7 +186,7 @@ def _new_file(filesystem: Any, path: str) -> Iterator[Any]:
         Path(name).unlink(missing_ok=True)
 
 
-def cannot_write(out: str, error: Exception) -> Exception:
+def cannot_write(out: str, error: Exception) -> UsageError:
     """What to tell a user whose destination fails."""
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return UsageError(f"no space left for {out}; make room or choose another place")

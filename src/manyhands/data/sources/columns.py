@@ -88,6 +88,7 @@ class Columns(ABC):
 
 class Parquet(Columns):
     suffixes = (".parquet", ".pq")
+    by_line = False
     labelled = True
 
     @classmethod
@@ -111,6 +112,7 @@ class Parquet(Columns):
 
 class ArrowFile(Columns):
     suffixes = (".arrow", ".feather", ".ipc")
+    by_line = False
     labelled = True
 
     @classmethod

@@ -24,6 +24,7 @@ class Delimited:
     """Rows under a header. A file without one takes column numbers as field names: 1, 2, …"""
 
     suffixes: tuple[str, ...] = (".csv", ".tsv")
+    by_line = False  # a quoted field may hold line ends
     labelled = True
 
     def __init__(self, stream: InputStream, fields: Fields) -> None:

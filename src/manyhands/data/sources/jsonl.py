@@ -26,6 +26,7 @@ class JsonLines:
     """One object a line; its wanted fields are found without parsing into objects."""
 
     suffixes = (".jsonl", ".json", ".ndjson")
+    by_line = True
     labelled = True
 
     def __init__(self, stream: InputStream, fields: Fields) -> None:

@@ -21,6 +21,7 @@ class Labelled:
     """A line's labels are the words at its head that begin with ``__label__``."""
 
     suffixes = (".txt",)
+    by_line = True
     labelled = True
     rates_stars = False
 

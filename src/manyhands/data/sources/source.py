@@ -78,6 +78,7 @@ class Source(Protocol):
     """One file of one format."""
 
     suffixes: ClassVar[tuple[str, ...]]
+    by_line: ClassVar[bool]  # a record is a line, so that a file may be cut at any line end
     labelled: bool  # False for text without labels
     rates_stars: bool  # the labels are ratings from 1 to 5
 
@@ -92,12 +93,17 @@ class Source(Protocol):
 
 
 def open_source(stream: InputStream, settings: PrepareSettings) -> Source:
-    """The source that fits the file: the one asked for, or the first that knows it."""
-    name = settings.format if settings.format != "auto" else _recognise(stream.file, stream.head())
+    """The source that fits the file."""
     labelled = settings.labels != "none"
     fields = Fields(settings.text_field, settings.label_field, settings.weight_field, labelled)
-    source: Source = load(SOURCES, "format", name)(stream, fields)
-    return source
+    return kind_of_source(stream, settings)(stream, fields)
+
+
+def kind_of_source(stream: InputStream, settings: PrepareSettings) -> type[Source]:
+    """The one asked for, or the first that knows the file."""
+    name = settings.format if settings.format != "auto" else _recognise(stream.file, stream.head())
+    kind: type[Source] = load(SOURCES, "format", name)
+    return kind
 
 
 def _recognise(file: InputFile, head: bytes) -> str:

@@ -17,6 +17,7 @@ LONGEST_DOCUMENT_BYTES = 64 << 10
 
 class PlainText:
     suffixes = (".txt", ".text")
+    by_line = True
     labelled = False
     rates_stars = False
 

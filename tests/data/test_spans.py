@@ -1,0 +1,47 @@
+"""How input is shared out among tasks."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manyhands.data import spans as module
+from manyhands.data.reading import Given
+from manyhands.data.spans import Span, cut_input, share_out
+from manyhands.settings import PrepareSettings
+from manyhands.storage.files import InputFile, expand
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=30), st.integers(1, 40))
+def test_every_span_is_read_once_and_in_order(sizes: list[int], tasks: int) -> None:
+    files = [Given(InputFile(str(k), str(k), None, size), 0) for k, size in enumerate(sizes)]
+    shares = share_out([Span(k) for k in range(len(sizes))], files, tasks)
+    assert [number for share in shares for number in share] == list(range(len(sizes)))
+    assert all(shares)
+    assert len(shares) <= 2 * tasks + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "pieces"),
+    [
+        ("a.jsonl", '{"text": "good", "label": "1"}\n', 4),
+        ("a.txt", "plain text\n", 4),
+        ("a.csv", 'text,label\n"good\nreally",1\n', 1),  # a quoted line end might be cut at
+    ],
+)
+def test_only_lines_are_cut(tmp_path: Path, monkeypatch, name: str, text: str, pieces: int) -> None:
+    monkeypatch.setattr(module, "LEAST_BYTES", 64)
+    (tmp_path / name).write_text(text * 400)
+    size = (tmp_path / name).stat().st_size
+    (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.encode() * 90_000))
+    given = [Given(file, 0) for file in expand([str(tmp_path)])]
+    spans = cut_input([item for item in given if item.file.suffix and not item.file.name.endswith("gz")],
+                      PrepareSettings(), 4)  # fmt: skip
+    assert len(spans) == pieces
+    if pieces > 1:
+        assert spans[0].start == 0 and spans[-1].end == size
+        assert all(one.end == two.start for one, two in zip(spans, spans[1:], strict=False))
+    packed = [item for item in given if item.file.name.endswith("gz")]
+    assert cut_input(packed, PrepareSettings(), 4) == [Span(0)]
