@@ -1,6 +1,7 @@
 """How input is shared out among tasks."""
 
 import gzip
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,6 @@ def test_only_lines_are_cut(tmp_path: Path, monkeypatch, name: str, text: str, p
     assert len(spans) == pieces
     if pieces > 1:
         assert spans[0].start == 0 and spans[-1].end == size
-        assert all(one.end == two.start for one, two in zip(spans, spans[1:], strict=False))
+        assert all(one.end == two.start for one, two in pairwise(spans))
     packed = [item for item in given if item.file.name.endswith("gz")]
     assert cut_input(packed, PrepareSettings(), 4) == [Span(0)]

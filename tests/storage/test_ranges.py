@@ -1,5 +1,6 @@
 """Ranges of a file: wherever they are cut, every line comes once, and whole."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ def test_every_line_once(tmp_path: Path, rows: list[str], ended: bool, cuts: lis
     path = tmp_path / "lines"
     path.write_bytes(data)
     bounds = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
-    found = [read(path, *bound, step) for bound in zip(bounds, bounds[1:], strict=False)]
+    found = [read(path, *bound, step) for bound in pairwise(bounds)]
     assert b"".join(part for part, _ in found) == data
     for part, count in found[:-1]:
         assert part.endswith(b"\n") or not part or part == data

@@ -1,0 +1,117 @@
+"""A standalone Spark cluster on the loopback address; killed executors, and masters that are none."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.clusters import cluster, executors, kill_an_executor, messy, same, spark_home
+
+import manyhands
+from manyhands.cluster import spark
+from manyhands.errors import MissingPartError, UsageError
+
+pytest.importorskip("pyspark", reason="needs the extra spark")
+SMALL = ["spark.executor.memory=512m"]
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory):
+    with cluster(tmp_path_factory.mktemp("cluster"), 2) as address:
+        yield address
+
+
+class Killer:
+    """Watches the work, and kills an executor once in each of the stages named, in the middle of it."""
+
+    def __init__(self, *stages: str) -> None:
+        self.waiting, self._now = set(stages), ""
+
+    def stage(self, name: str, total: int | None, unit: str) -> None:
+        self._now = name
+
+    def advance(self, done: int, note: str = "") -> None:
+        if self._now in self.waiting and done and executors():
+            self.waiting.discard(self._now)
+            kill_an_executor()
+
+
+def test_killed_executors_change_nothing(tmp_path, master):
+    (tmp_path / "reviews.json").write_text("\n".join(messy(20_000, 3)))
+    local = manyhands.prepare(tmp_path / "reviews.json", tmp_path / "local", max_rejected=0.1)
+    killer = Killer("reading", "folding", "writing")
+    out = tmp_path / "out"
+    with spark(master, SMALL, "tests"):
+        dataset = manyhands.prepare(
+            tmp_path / "reviews.json", out, engine="spark", partitions=12, max_rejected=0.1, progress=killer
+        )
+    assert not killer.waiting, "it was over before an executor could be killed"
+    same(local, dataset)
+
+
+def test_by_spark_submit(tmp_path, master):
+    (tmp_path / "reviews.json").write_text("\n".join(messy(500, 4)))
+    local = manyhands.prepare(tmp_path / "reviews.json", tmp_path / "local", max_rejected=0.1)
+    submit = [str(spark_home() / "bin" / "spark-submit"), "--master", master, "--conf", SMALL[0]]
+    command = [
+        *submit,
+        str(Path(manyhands.__file__).parent / "__main__.py"),
+        "prepare",
+        "reviews.json",
+        "--engine",
+        "spark",
+    ]
+    done = subprocess.run(
+        [*command, "--max-rejected", "0.1", "--out", "out"],
+        cwd=tmp_path,
+        capture_output=True,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    same(local, manyhands.open_dataset(tmp_path / "out"))
+
+
+def test_executors_without_the_package(tmp_path, master, monkeypatch):
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "bare" / "bin" / "python"))
+    (tmp_path / "reviews.json").write_text("\n".join(messy(50, 5)))
+    with pytest.raises(MissingPartError, match="an executor's Python has no manyhands; install"):
+        manyhands.prepare(
+            tmp_path / "reviews.json", tmp_path / "out", engine="spark", master=master, spark_conf=SMALL
+        )
+
+
+@pytest.mark.parametrize(
+    ("memory", "message"),
+    [("100m", "the memory asked for is too small for Spark"), ("900g", "has given no executor for")],
+)
+def test_executors_of_a_wrong_size(tmp_path, master, memory, message, monkeypatch):
+    monkeypatch.setattr("manyhands.cluster.JOIN_SECONDS", 3.0)
+    (tmp_path / "reviews.json").write_text("\n".join(messy(50, 5)))
+    with pytest.raises(UsageError, match=message):
+        manyhands.prepare(
+            tmp_path / "reviews.json",
+            tmp_path / "out",
+            engine="spark",
+            master=master,
+            spark_conf=[f"spark.executor.memory={memory}"],
+        )
+
+
+def test_masters_that_do_not_answer(tmp_path):
+    (tmp_path / "reviews.json").write_text("\n".join(messy(50, 5)))
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # something listens, and is no master
+        threading.Thread(target=silent.accept, daemon=True).start()
+        for place in ("127.0.0.1:1", f"127.0.0.1:{silent.getsockname()[1]}"):
+            began = time.monotonic()
+            with pytest.raises(UsageError, match=f"no Spark master answers at spark://{place}"):
+                manyhands.prepare(
+                    tmp_path / "reviews.json", tmp_path / "out", engine="spark", master=f"spark://{place}"
+                )
+            assert time.monotonic() - began < 30
