@@ -184,6 +184,7 @@ class CharLstm:
         previous: CharLstmModel | None,
         resources: Resources,
         progress: Progress,
+        share: Ints | None = None,
     ) -> tuple[Self, WindowFeed]:
         progress.stage("counting", None, "words")
         hood = Neighbourhood.of(
@@ -198,8 +199,12 @@ class CharLstm:
             network.take_over(previous.network)
             contexts[: len(previous.contexts)] = previous.contexts
         learner = cls(settings, hood, network, contexts, resources.threads)
-        batch = max(LEAST_BATCH, min(settings.batch, lesson.corpus.tokens // STEPS_AN_EPOCH))
-        return learner, hood.feed(lesson.corpus, batch, settings.seed)
+        mine = lesson if share is None else lesson.take(share)
+        return learner, learner.feed(mine, settings.seed, resources, progress)
+
+    def feed(self, lesson: Lesson, seed: int, resources: Resources, progress: Progress) -> WindowFeed:
+        batch = max(LEAST_BATCH, min(self._settings.batch, lesson.corpus.tokens // STEPS_AN_EPOCH))
+        return self._hood.feed(lesson.corpus, batch, seed)
 
     def learn(self, windows: Windows, rate: float, seed: int, crew: Crew) -> Loss:
         settings, clock = self._settings, crew.clock

@@ -147,6 +147,7 @@ class FastText:
         previous: FastTextModel | None,
         resources: Resources,
         progress: Progress,
+        share: Ints | None = None,
     ) -> tuple[Self, FeatureFeed]:
         names = lesson.labels.names
         loss = previous.loss if previous else choose(settings.loss, len(names), lesson.labels.several)
@@ -164,8 +165,11 @@ class FastText:
         if previous:
             learner._vectors[: len(previous.space), :dim] = previous.vectors[:, :dim]
             learner._outputs[: len(previous.labels), :dim] = previous.outputs[:, :dim]
-        feed = FeatureFeed(space, lesson, settings.seed, resources, progress, distinct=FastTextModel.distinct)
-        return learner, feed
+        mine = lesson if share is None else lesson.take(share)
+        return learner, learner.feed(mine, settings.seed, resources, progress)
+
+    def feed(self, lesson: Lesson, seed: int, resources: Resources, progress: Progress) -> FeatureFeed:
+        return FeatureFeed(self._space, lesson, seed, resources, progress, distinct=FastTextModel.distinct)
 
     def learn(self, block: Block, rate: float, seed: int, crew: Crew) -> Loss:
         total = kernels.learn(

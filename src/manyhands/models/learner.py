@@ -45,7 +45,7 @@ class Feed(Protocol):
     What counts as a row is a text with its labels, or a single word where running text is learnt.
     """
 
-    unit: ClassVar[str]  # "rows" or "words"
+    unit: str  # "rows" or "words"
 
     def __len__(self) -> int: ...
 
@@ -116,9 +116,23 @@ class Learner(Protocol):
 
     @classmethod
     def begin(
-        cls, settings: Any, lesson: Lesson, previous: Any | None, resources: Resources, progress: Progress
+        cls,
+        settings: Any,
+        lesson: Lesson,
+        previous: Any | None,
+        resources: Resources,
+        progress: Progress,
+        share: Ints | None = None,
     ) -> tuple[Self, Feed]:
-        """A learner that knows nothing yet, or what ``previous`` knew; and the lesson in blocks for it."""
+        """A learner that knows nothing yet, or what ``previous`` knew; and the lesson in blocks for it.
+
+        With ``share`` only those rows are in the blocks. The learner is that of the whole lesson all the
+        same, so whoever learns other rows of it has the same words, and begins with the same numbers.
+        """
+        ...
+
+    def feed(self, lesson: Lesson, seed: int, resources: Resources, progress: Progress) -> Feed:
+        """Rows of the lesson it began with, in blocks; ``seed`` decides which rows come together."""
         ...
 
     def learn(self, rows: Any, rate: float, seed: int, crew: Crew) -> Loss:

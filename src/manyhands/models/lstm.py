@@ -125,6 +125,7 @@ class Lstm:
         previous: LstmModel | None,
         resources: Resources,
         progress: Progress,
+        share: Ints | None = None,
     ) -> tuple[Self, SequenceFeed]:
         loss = previous.loss if previous else choose(settings.loss, 0, lesson.labels.several)
         if loss not in ("softmax", "one-vs-all"):
@@ -140,8 +141,12 @@ class Lstm:
         if previous:
             network.take_over(previous.network)
         learner = cls(settings, lesson, loss, inputs, network, resources.threads)
-        sequences = inputs.sequences(lesson.corpus, settings.length)
-        return learner, SequenceFeed(lesson, sequences, settings.batch_for(len(lesson)), settings.seed)
+        mine = lesson if share is None else lesson.take(share)
+        return learner, learner.feed(mine, settings.seed, resources, progress)
+
+    def feed(self, lesson: Lesson, seed: int, resources: Resources, progress: Progress) -> SequenceFeed:
+        sequences = self._inputs.sequences(lesson.corpus, self._settings.length)
+        return SequenceFeed(lesson, sequences, self._settings.batch_for(len(lesson)), seed)
 
     def learn(self, rows: Slices, rate: float, seed: int, crew: Crew) -> Loss:
         settings, clock = self._settings, crew.clock

@@ -144,6 +144,7 @@ class Ngrams:
         previous: NgramsModel | None,
         resources: Resources,
         progress: Progress,
+        share: Ints | None = None,
     ) -> tuple[Self, FeatureFeed]:
         names = lesson.labels.names
         loss = previous.loss if previous else choose(settings.loss, 0, lesson.labels.several)
@@ -155,11 +156,16 @@ class Ngrams:
         width = _width(_columns(len(names), loss) + 2)
         refuse_if_too_large(len(space) * 4 * 2 * width, resources)
         learner = cls(names, loss, space)
-        feed = FeatureFeed(space, lesson, settings.seed, resources, progress, distinct=NgramsModel.distinct)
+        feed = learner.feed(lesson, settings.seed, resources, progress)
         learner._scale(feed, lesson, resources.threads)
         if previous:
             learner._take_over(previous)
+        if share is not None:
+            feed = learner.feed(lesson.take(share), settings.seed, resources, progress)
         return learner, feed
+
+    def feed(self, lesson: Lesson, seed: int, resources: Resources, progress: Progress) -> FeatureFeed:
+        return FeatureFeed(self._space, lesson, seed, resources, progress, distinct=NgramsModel.distinct)
 
     def _scale(self, feed: FeatureFeed, lesson: Lesson, threads: int) -> None:
         """Scale every feature by what it tells of the classes."""

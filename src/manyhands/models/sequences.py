@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.errors import InputError
 from manyhands.kernel import Hashes, Ints, frozen, kernel
 from manyhands.models.learner import Piece
 from manyhands.text.corpus import NO_WORD, Corpus, word_counts
@@ -194,8 +193,6 @@ class SequenceFeed:
     unit = "rows"
 
     def __init__(self, lesson: Lesson, sequences: Sequences, batch: int, seed: int) -> None:
-        if not len(lesson):
-            raise InputError("there is no row to train on")
         self._lesson, self._sequences, self._batch, self._seed = lesson, sequences, batch, seed
         self._lengths = sequences.lengths(np.arange(len(lesson)))
         self._epoch, self._order, self._ordering = -1, self._lengths[:0], threading.Lock()

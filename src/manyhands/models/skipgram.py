@@ -136,6 +136,7 @@ class Skipgram:
         previous: SkipgramModel | None,
         resources: Resources,
         progress: Progress,
+        share: Ints | None = None,
     ) -> tuple[Self, WindowFeed]:
         progress.stage("counting", None, "words")
         hood = Neighbourhood.of(
@@ -158,8 +159,12 @@ class Skipgram:
             inputs[words:, :dim] = previous.inputs[old:, :dim]
             contexts[:old, :dim] = previous.contexts[:, :dim]
         learner = cls(hood, subwords, inputs, contexts, dim)
+        mine = lesson if share is None else lesson.take(share)
+        return learner, learner.feed(mine, settings.seed, resources, progress)
+
+    def feed(self, lesson: Lesson, seed: int, resources: Resources, progress: Progress) -> WindowFeed:
         block = min(BLOCK_WORDS, max(LEAST_BLOCK_WORDS, lesson.corpus.tokens // FEWEST_BLOCKS))
-        return learner, hood.feed(lesson.corpus, block, settings.seed)
+        return self._hood.feed(lesson.corpus, block, seed)
 
     def learn(self, windows: Windows, rate: float, seed: int, crew: Crew) -> Loss:
         tables, negatives = (self._inputs, self._contexts), self._hood.negatives

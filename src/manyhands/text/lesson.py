@@ -75,6 +75,10 @@ class Lesson:
         labels = Labels(new[self.labels.ids], self.labels.offsets, names, self.labels.several)
         return Lesson(self.corpus, labels, self.weights, self.left_out)
 
+    def take(self, rows: Ints) -> "Lesson":
+        """These rows only."""
+        return Lesson(self.corpus.some(rows), self.labels.take(rows), self.weights[rows], self.left_out)
+
     def __len__(self) -> int:
         return len(self.corpus)
 
