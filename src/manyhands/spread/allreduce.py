@@ -27,7 +27,7 @@ from manyhands.spread.job import Job, Outcome
 from manyhands.spread.running import Watch, learn
 from manyhands.spread.status import note_run
 from manyhands.text.lesson import Lesson
-from manyhands.train.exchange import Learn, added
+from manyhands.train.exchange import Course, Learn, added
 from manyhands.train.state import State
 
 Floats = npt.NDArray[np.float32]
@@ -49,6 +49,8 @@ def run(
 
 class AllReduce:
     """The exchange of a crew."""
+
+    share: Ints | None = None
 
     def __init__(self, group: Group, policy: Policy) -> None:
         self.clock, self.workers, self.stopping = Clock(), group.size, False
@@ -74,6 +76,9 @@ class AllReduce:
                 "give all workers the same command and the same files"
             )
 
+    def course(self, feed: Feed, epochs: int) -> Course:
+        return Course(feed, epochs)
+
     def start(self, learner: Learner, state: State) -> None:
         """From the weights of whoever has come furthest: a checkpoint may stand on one node only."""
         places = self._group.gather(np.array([state.seen, state.epoch], np.float64))
@@ -82,7 +87,7 @@ class AllReduce:
         best = {**state.best} if facts["best_epoch"] else {}
         if facts["best_epoch"] and not best:
             best = {name: np.zeros_like(array) for name, array in learner.weights().items()}
-        state.take(facts, best)
+        state.take(facts, best, {})
         self._steps = sum(lap["rounds"] for lap in state.laps) + state.round
         note_run(state.run)
         for array in [*learner.weights().values(), *(best[name] for name in sorted(best))]:

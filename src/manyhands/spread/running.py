@@ -11,7 +11,7 @@ from manyhands.spread.job import Job, Outcome
 from manyhands.spread.task import TASKS
 from manyhands.text.lesson import Lesson
 from manyhands.train.checkpoint import Keeper
-from manyhands.train.exchange import Exchange
+from manyhands.train.exchange import Course, Exchange
 from manyhands.train.fit import fit
 from manyhands.train.schedule import Schedule
 from manyhands.train.state import Plan, State, Validate
@@ -36,7 +36,7 @@ def learn(
     kind: type[Learner] = load(MODELS, "model", job.model)
     task = TASKS[kind.learns]
     lesson = task.ready(job, lesson)
-    learner, feed = kind.begin(job.settings, lesson, job.previous, job.resources, progress)
+    learner, feed = kind.begin(job.settings, lesson, job.previous, job.resources, progress, exchange.share)
     identity = job.identity(lesson, valid)
     exchange.meet(identity, len(lesson))
     keeper = None
@@ -58,11 +58,12 @@ def learn(
     validate = None
     if valid is not None and len(valid):
         validate = _timed(task.validation(learner, valid, exchange, job.resources.threads), exchange)
+    course = exchange.course(feed, job.settings.epochs)
     try:
         traffic = fit(
             learner,
-            feed,
-            _plan(job, feed, task.judged_by(lesson)),
+            course.feed,
+            _plan(job, course, task.judged_by(lesson)),
             exchange,
             state,
             validate=validate,
@@ -80,16 +81,21 @@ def learn(
     return Outcome(learner.model(), state, traffic, job.spread.spread, exchange.workers)
 
 
-def _plan(job: Job, feed: Feed, judged_by: str) -> Plan:
-    rows = sum(feed.rows(block) for block in range(len(feed))) * job.settings.epochs
+def _plan(job: Job, course: Course, judged_by: str) -> Plan:
     return Plan(
-        epochs=job.settings.epochs,
-        schedule=Schedule(job.settings.rate, rows, job.frame.schedule, job.frame.warm_up),
+        epochs=course.turns,
+        schedule=schedule_of(job, course.feed, course.turns),
         seed=job.settings.seed,
         threads=1 if job.frame.deterministic else job.resources.threads,
-        patience=job.frame.patience,
+        patience=-(-job.frame.patience * course.turns // job.settings.epochs),  # is counted in epochs
         judged_by=judged_by,
+        turn=course.turn,
     )
+
+
+def schedule_of(job: Job, feed: Feed, epochs: int) -> Schedule:
+    rows = sum(feed.rows(block) for block in range(len(feed))) * epochs
+    return Schedule(job.settings.rate, rows, job.frame.schedule, job.frame.warm_up)
 
 
 def _timed(validate: Validate, exchange: Exchange) -> Validate:

@@ -25,7 +25,7 @@ from manyhands.train.state import State
 FILE = re.compile(r"checkpoint-(\d{12})\.safetensors")
 KEPT = 2
 ANY = "*"
-BEST = "best."
+BEST, VELOCITY = "best.", "velocity."
 
 
 def checkpoint_folder(out: str) -> Path:
@@ -85,7 +85,9 @@ class Keeper:
 
     def save(self, state: State) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        arrays = {**self._learner.weights(), **{BEST + name: array for name, array in state.best.items()}}
+        arrays = dict(self._learner.weights())
+        for head, more in ((BEST, state.best), (VELOCITY, state.velocity)):
+            arrays |= {head + name: array for name, array in more.items()}
         facts = {
             "state": json.dumps(state.facts()),
             "job": json.dumps(self._job, sort_keys=True),
@@ -132,13 +134,8 @@ class Keeper:
                 return None
             if str(_sum(arrays)) != facts["sum"]:
                 raise ValueError("its numbers are not those that were written")
-            best = {
-                name.removeprefix(BEST): np.array(array)
-                for name, array in arrays.items()
-                if name.startswith(BEST)
-            }
             state = State()
-            state.take(known, best)
+            state.take(known, _under(BEST, arrays), _under(VELOCITY, arrays))
             for name, array in self._learner.weights().items():
                 if arrays[name].shape != array.shape:
                     raise ValueError(f"{name} has another shape")
@@ -147,6 +144,10 @@ class Keeper:
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path} is damaged ({error}); remove it and train again") from None
         return state
+
+
+def _under(head: str, arrays: Arrays) -> Arrays:
+    return {name.removeprefix(head): np.array(a) for name, a in arrays.items() if name.startswith(head)}
 
 
 def _sum(arrays: Arrays) -> int:

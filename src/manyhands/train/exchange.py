@@ -1,7 +1,7 @@
 """How the members of a crew share what they learn; alone, there is nothing to share."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +15,28 @@ Floats = npt.NDArray[np.float32]
 Learn = Callable[[], list[Loss]]
 
 
+class Course(NamedTuple):
+    """What the loop goes through: so many turns of a feed, with a validation after each."""
+
+    feed: Feed
+    turns: int
+    turn: str = "epoch"
+
+
 class Exchange(Protocol):
     """What the loop asks of a way of spreading the work. A learner knows it as its crew."""
 
     clock: Clock
     workers: int
     stopping: bool  # someone asked the crew to stop: it does so after the round, and all together
+    share: Ints | None  # the rows that this process makes ready for learning; None for all
 
     def meet(self, identity: dict[str, Any], rows: int) -> None:
         """Wait for all, and make sure that all mean the same run."""
+        ...
+
+    def course(self, feed: Feed, epochs: int) -> Course:
+        """How ``epochs`` of the rows are gone through."""
         ...
 
     def start(self, learner: Learner, state: State) -> None:
@@ -56,11 +69,16 @@ class Exchange(Protocol):
 class Alone:
     """One process; its threads share memory."""
 
+    share: Ints | None = None
+
     def __init__(self) -> None:
         self.clock, self.workers, self.stopping = Clock(), 1, False
 
     def meet(self, identity: dict[str, Any], rows: int) -> None:
         pass
+
+    def course(self, feed: Feed, epochs: int) -> Course:
+        return Course(feed, epochs)
 
     def start(self, learner: Learner, state: State) -> None:
         pass

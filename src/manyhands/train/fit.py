@@ -17,8 +17,6 @@ from manyhands.text.hashing import mix
 from manyhands.train.exchange import Exchange
 from manyhands.train.state import NOTHING, Plan, State, Validate
 
-BLOCKS_A_ROUND = 32
-
 
 def fit(
     learner: Learner,
@@ -30,34 +28,53 @@ def fit(
     validate: Validate | None,
     keep: Callable[[State], None],
     progress: Progress,
+    until: int | None = None,
 ) -> Traffic:
-    """Train until the epochs are over or validation no longer improves; ``state`` tells how it went."""
+    """Train until the epochs are over or validation no longer improves; ``state`` tells how it went.
+
+    With ``until``, training breaks off after so many rounds, counted from its very beginning.
+    """
     exchange.start(learner, state)
     total = sum(feed.rows(block) for block in range(len(feed)))
     with ThreadPoolExecutor(plan.threads) as hands:
         while not state.done(plan):
-            progress.stage(f"epoch {state.epoch + 1} of {plan.epochs}", total, feed.unit)
-            rounds = _rounds(learner, feed, plan.seed, state.epoch)[state.round :]
-            for blocks, pieces, rows in _ready(learner, feed, exchange, rounds, state.epoch, hands):
+            progress.stage(f"{plan.turn} {state.epoch + 1} of {plan.epochs}", total, feed.unit)
+            rounds = _rounds(learner, feed, plan, state.epoch)
+            last = len(rounds) if until is None else until - state.epoch * len(rounds)
+            now = rounds[state.round : last]
+            for blocks, pieces, rows in _ready(learner, feed, exchange, now, state.epoch, hands):
                 began, state.whole = time.monotonic(), False
                 work = zip(rows, _rates(blocks, pieces, feed, plan, state), strict=True)
                 learn = partial(_learn, learner, list(work), exchange, hands)
-                state.loss = _added(state, exchange.round(learner, rows, learn), feed.unit)
+                state.loss = _added(state, exchange.round(learner, rows, learn), plan, feed.unit)
                 state.seen += sum(feed.rows(block) for block in blocks.tolist())
                 state.round += 1
                 state.whole = True
                 state.seconds += time.monotonic() - began
                 keep(state)
                 progress.advance(state.seen - state.epoch * total, f"loss {state.loss.mean:.4f}")
+            if until is None:
+                _refuse_if_nothing_was_learnt(state)
+            elif last <= len(rounds):
+                break
             _end_epoch(learner, plan, state, validate() if validate else {}, exchange.lap())
             keep(state)
     return exchange.finish()
 
 
-def _rounds(learner: Learner, feed: Feed, seed: int, epoch: int) -> list[Ints]:
+def state_at(learner: Learner, feed: Feed, plan: Plan, rounds: int) -> State:
+    """Where training stands after so many rounds of it."""
+    epoch, done = divmod(rounds, len(_rounds(learner, feed, plan, 0)))
+    seen = epoch * sum(feed.rows(block) for block in range(len(feed)))
+    for blocks in _rounds(learner, feed, plan, epoch)[:done]:
+        seen += sum(feed.rows(block) for block in blocks.tolist())
+    return State(epoch=epoch, round=done, seen=seen)
+
+
+def _rounds(learner: Learner, feed: Feed, plan: Plan, epoch: int) -> list[Ints]:
     """The blocks of an epoch in an order of its own, cut into rounds; of one where a crew shares each."""
-    order = np.random.default_rng([seed, epoch]).permutation(len(feed))
-    size = 1 if learner.shares_batches else BLOCKS_A_ROUND
+    order = np.random.default_rng([plan.seed, epoch]).permutation(len(feed))
+    size = 1 if learner.shares_batches else plan.round_blocks
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
@@ -113,22 +130,25 @@ def _seed(seed: int, epoch: int, block: int) -> int:
     return int(_mixed(np.uint64(seed), np.uint64(epoch), np.uint64(block))) >> 2
 
 
-def _added(state: State, loss: Loss, unit: str) -> Loss:
+def _added(state: State, loss: Loss, plan: Plan, unit: str) -> Loss:
     total = state.loss.total + loss.total
     if not np.isfinite(total):
         raise InputError(
-            f"the loss became {total} in epoch {state.epoch + 1}, step {state.round + 1}, "
+            f"the loss became {total} in {plan.turn} {state.epoch + 1}, step {state.round + 1}, "
             f"after {state.seen:,} {unit}; lower --rate"
         )
     return Loss(total, state.loss.rows + loss.rows)
+
+
+def _refuse_if_nothing_was_learnt(state: State) -> None:
+    if not state.loss.rows:
+        raise InputError("there was nothing to learn: no row counts, or no word has a neighbour in its row")
 
 
 def _end_epoch(
     learner: Learner, plan: Plan, state: State, scores: dict[str, float], lap: dict[str, Any]
 ) -> None:
     """Write down how the epoch went, and keep its weights if none was better."""
-    if not state.loss.rows:
-        raise InputError("there was nothing to learn: no row counts, or no word has a neighbour in its row")
     state.laps.append({"rounds": state.round, "seen": state.seen, **lap})
     state.epoch += 1
     state.round = 0

@@ -8,7 +8,7 @@ from manyhands.models.learner import Arrays, Loss
 from manyhands.train.schedule import Schedule
 
 NOTHING = Loss(0.0, 0.0)
-APART = ("best", "whole")  # not among the facts of a state
+APART = ("best", "velocity", "whole")  # not among the facts of a state
 
 
 Validate = Callable[[], dict[str, float]]
@@ -16,7 +16,7 @@ Validate = Callable[[], dict[str, float]]
 
 @dataclass(frozen=True)
 class Plan:
-    """How long and how fast to learn."""
+    """How long and how fast to learn. ``turn`` is what an epoch of the loop is called."""
 
     epochs: int
     schedule: Schedule
@@ -24,6 +24,8 @@ class Plan:
     threads: int
     patience: int
     judged_by: str = "accuracy"
+    turn: str = "epoch"
+    round_blocks: int = 32  # of learners that learn in place; the others exchange after every block
 
 
 @dataclass
@@ -40,18 +42,19 @@ class State:
     laps: list[dict[str, Any]] = field(default_factory=list)  # where the time of each epoch went
     best_epoch: int = 0
     best: Arrays = field(default_factory=dict)
+    velocity: Arrays = field(default_factory=dict)  # of an average that has momentum
     whole: bool = True  # False inside a round, when the weights are ahead of what is said here
 
     def facts(self) -> dict[str, Any]:
         """All but the arrays, as JSON has it."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in APART}
 
-    def take(self, facts: dict[str, Any], best: Arrays) -> None:
+    def take(self, facts: dict[str, Any], best: Arrays, velocity: Arrays) -> None:
         """The opposite of ``facts``."""
         for f in fields(self):
             if f.name not in APART:
                 setattr(self, f.name, facts[f.name])
-        self.loss, self.best = Loss(*facts["loss"]), best
+        self.loss, self.best, self.velocity = Loss(*facts["loss"]), best, velocity
 
     def done(self, plan: Plan) -> bool:
         patient = not self.best_epoch or self.epoch - self.best_epoch < plan.patience
