@@ -29,7 +29,8 @@ from manyhands.records import Silent
 from manyhands.settings import TextSettings
 from manyhands.spread import single
 from manyhands.spread.job import Job, job_for, weighted_by_class
-from manyhands.spread.training import Material, config_of, record_of
+from manyhands.spread.material import Material
+from manyhands.spread.training import config_of, record_of
 from manyhands.text.corpus import corpus_of, word_counts
 from manyhands.text.lesson import Lesson
 from manyhands.text.normalise import Normaliser

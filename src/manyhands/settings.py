@@ -127,6 +127,11 @@ class SpreadSettings(Settings):
     rendezvous: Annotated[str, Field(pattern=r"^[^\s:/]+:[0-9]{1,5}$")] | None = None
     restarts: Annotated[int, Field(ge=0, le=10_000)] = 10
     stall_seconds: Annotated[float, Field(ge=1, le=86_400)] = 120.0
+    partitions: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    rounds: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    master: str | None = None
+    outer_momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.0
+    spark_conf: tuple[str, ...] = ()
 
 
 class FrameSettings(Settings):

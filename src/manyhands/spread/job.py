@@ -32,6 +32,12 @@ SHAPE = (
     "letter_dim",
 )
 
+SETTINGS_OF = {
+    "allreduce": ("crews", ("workers", "balance", "nodes", "rendezvous", "restarts", "stall_seconds")),
+    "average": ("averages", ("partitions", "rounds", "master", "outer_momentum", "spark_conf")),
+}
+DECIDE = {"average": {"partitions", "rounds", "outer_momentum"}}  # what comes out; elsewhere, only how fast
+
 
 @dataclass(frozen=True)
 class Job:
@@ -46,6 +52,7 @@ class Job:
     checkpoint: Path | None = None
     resume: bool = False
     run: str | None = None  # of a crew that begins again: the run that it goes on with
+    call: dict[str, Any] | None = None  # what other machines need to open the same rows: plain values only
 
     def given(self) -> dict[str, Any]:
         """All settings that were chosen, as JSON has them."""
@@ -58,7 +65,9 @@ class Job:
         continued = None if self.previous is None else _digest(self.previous)
         held_out = None if valid is None else valid.fingerprint
         origin = {"data": lesson.fingerprint, "validation rows": held_out, "continued bundle": continued}
-        return {"version": VERSION, "model": self.model, **origin, **frame, **self.settings.model_dump()}
+        spread = self.spread.model_dump(include=DECIDE.get(self.spread.spread, set()))
+        settings = {**frame, **spread, **self.settings.model_dump()}
+        return {"version": VERSION, "model": self.model, **origin, **settings}
 
 
 @dataclass(frozen=True)
@@ -90,6 +99,7 @@ def job_for(
     checkpoint: Path | None = None,
     resume: bool = False,
     run: str | None = None,
+    call: dict[str, Any] | None = None,
 ) -> Job:
     """Check all settings, and who each belongs to: the model or the frame around it."""
     if previous is not None:
@@ -107,14 +117,17 @@ def job_for(
         checkpoint=checkpoint,
         resume=resume,
         run=run,
+        call=call,
     )
 
 
-def refuse_crew_settings(settings: dict[str, Any]) -> None:
-    """What only a crew can do must not be taken for done."""
-    for name in SpreadSettings.model_fields:
-        if name != "spread" and name in settings:
-            raise UsageError(f"--{name.replace('_', '-')} is for crews; add --spread allreduce")
+def refuse_settings_of_others(spread: str, settings: dict[str, Any]) -> None:
+    """What only another spread can do must not be taken for done."""
+    for right, (what, names) in SETTINGS_OF.items():
+        for name in names:
+            if right != spread and name in settings:
+                instead = f"add --spread {right}" if spread == "single" else f"that is --spread {right}"
+                raise UsageError(f"--{name.replace('_', '-')} is for {what}; {instead}")
 
 
 def _inherited(model: str, settings: dict[str, Any], previous: BundleConfig) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,44 +13,26 @@ from fsspec.core import url_to_fs
 from pydantic_core import to_jsonable_python
 
 from manyhands.catalog import SPREADS, load
-from manyhands.data.dataset import open_dataset
-from manyhands.data.lessons import lesson_of, read_lesson
-from manyhands.errors import InputError, UsageError, WrittenElsewhereError
-from manyhands.evaluate.judging import is_dataset
+from manyhands.errors import WrittenElsewhereError
 from manyhands.machine import examine, resources_for
 from manyhands.models.bundle import BUNDLE, RECORD, VERSION, Bundle, BundleConfig, save_bundle
 from manyhands.models.card import model_card
 from manyhands.models.saving import load_bundle
-from manyhands.records import SPLITS, Progress, Silent
-from manyhands.settings import LabelScheme, PrepareSettings, TextSettings
-from manyhands.spread import group, single
+from manyhands.records import Progress, Silent
+from manyhands.spread import allreduce, group
 from manyhands.spread.crew import check_crew, run_crew
-from manyhands.spread.job import Job, Outcome, job_for, refuse_crew_settings
+from manyhands.spread.job import Job, Outcome, job_for, refuse_settings_of_others
+from manyhands.spread.material import Material, material_of
 from manyhands.spread.status import known_run
 from manyhands.spread.task import task_of
 from manyhands.storage.destination import destination
 from manyhands.storage.files import reading as errors_of
 from manyhands.text.corpus import word_counts
-from manyhands.text.lesson import Lesson
 from manyhands.text.vocabulary import Vocabulary, counted, together
 from manyhands.train.checkpoint import alone_in, checkpoint_folder
 from manyhands.train.track import Tracker
 
 StrPath = str | os.PathLike[str]
-
-
-@dataclass(frozen=True)
-class Material:
-    """The rows of a run by split, and how raw text becomes such rows."""
-
-    train: Lesson
-    valid: Lesson | None
-    test: Lesson | None
-    text: TextSettings
-    scheme: LabelScheme
-    vocabulary: Vocabulary | None  # None where it has yet to be counted
-    names: tuple[str, ...] = ()  # of the files or the dataset
-    reading: dict[str, Any] = field(default_factory=dict)  # how raw files were read
 
 
 @dataclass(frozen=True)
@@ -87,33 +69,36 @@ def train(
     resources = resources_for(memory, threads)
     previous = load_bundle(continue_from) if continue_from is not None else None
     folder = checkpoint_folder(os.fspath(out))
+    call = {
+        "data": names,
+        "model": model,
+        "continue_from": None if continue_from is None else os.fspath(continue_from),
+        "reading": to_jsonable_python(reading or {}),
+    }
     job = job_for(
-        model, settings, resources, previous=previous, checkpoint=folder, resume=resume, run=known_run()
+        model,
+        settings,
+        resources,
+        previous=previous,
+        checkpoint=folder,
+        resume=resume,
+        run=known_run(),
+        call=call,
     )
     run = load(SPREADS, "spread", job.spread.spread)
-    alone = run is single.run
-    if alone:
-        refuse_crew_settings(settings)
-    if not alone and not group.inside():
+    refuse_settings_of_others(job.spread.spread, settings)
+    in_crew = run is allreduce.run
+    if in_crew and not group.inside():
         check_crew(job.spread, names)
-        call = {
-            "data": names,
-            "out": os.fspath(out),
-            "model": model,
-            "resume": resume,
-            "continue_from": None if continue_from is None else os.fspath(continue_from),
-            "track": track,
-            "overwrite": overwrite,
-            "reading": to_jsonable_python(reading),
-            "settings": job.given(),
-        }
-        return _finished(os.fspath(out), run_crew(call, job.spread, resources, threads, watcher))
-    if not alone and group.rank():  # of a crew, the first worker writes what all have made
-        material = _material(names, reading or {}, job, previous, watcher)
+        rest = {"out": os.fspath(out), "resume": resume, "track": track, "overwrite": overwrite}
+        whole = {**call, **rest, "settings": job.given()}
+        return _finished(os.fspath(out), run_crew(whole, job.spread, resources, threads, watcher))
+    if in_crew and group.rank():  # of a crew, the first worker writes what all have made
+        material = material_of(names, reading or {}, job, previous, watcher)
         run(job, material.train, material.valid, watcher)
         raise WrittenElsewhereError("trained; worker 0 writes the bundle")
     with destination(os.fspath(out), overwrite, BUNDLE) as place, alone_in(folder):
-        material = _material(names, reading or {}, job, previous, watcher)
+        material = material_of(names, reading or {}, job, previous, watcher)
         with Tracker(track, folder, place) as tracker:
             outcome = run(job, material.train, material.valid, watcher, tracker)
         record = record_of(job, material, outcome, time.monotonic() - began)
@@ -133,46 +118,6 @@ def _finished(out: str, here: bool) -> Trained:
         filesystem, place = url_to_fs(out)
         record = json.loads(filesystem.cat_file(f"{place}/{RECORD}"))
     return Trained(load_bundle(out), record)
-
-
-def _material(
-    names: list[str],
-    reading: dict[str, Any],
-    job: Job,
-    previous: Bundle | None,
-    progress: Progress,
-) -> Material:
-    labelled = task_of(job.model).labelled
-    for name in ("labels", "label_field"):
-        if not labelled and name in reading:
-            raise UsageError(
-                f"--{name.replace('_', '-')} is for models of labels; {job.model} learns from any text"
-            )
-    if not is_dataset(names):
-        text = previous.config.text if previous else TextSettings()
-        known = {"labels": previous.config.label_scheme} if previous else {}
-        settings = PrepareSettings.checked(**{"text": text, **known, **reading})
-        raw = read_lesson(names, settings, job.resources, progress, labelled=labelled)
-        return Material(raw.lesson, None, None, settings.text, raw.scheme, None, tuple(names), reading)
-    if reading:
-        raise UsageError(
-            f"--{next(iter(reading)).replace('_', '-')} is for raw files; {names[0]} is prepared already"
-        )
-    dataset = open_dataset(names[0])
-    text = dataset.manifest.settings.text
-    if previous and text != previous.config.text:
-        raise InputError(f"{names[0]} was prepared with other text settings than the bundle to continue from")
-    if labelled and previous and dataset.manifest.labels.scheme != previous.config.label_scheme:
-        raise InputError(
-            f"the labels of {names[0]} are {dataset.manifest.labels.scheme}, those of the bundle to continue "
-            f"from {previous.config.label_scheme}; prepare it with --labels {previous.config.label_scheme}"
-        )
-    lessons = [lesson_of(dataset, split, labelled=labelled) for split in SPLITS]
-    train_rows, valid, test = (lesson if len(lesson) else None for lesson in lessons)
-    if train_rows is None:
-        raise InputError(f"{names[0]} has no rows to train on")
-    scheme: LabelScheme = dataset.manifest.labels.scheme if labelled else "none"
-    return Material(train_rows, valid, test, text, scheme, dataset.vocabulary, tuple(names))
 
 
 def _vocabulary(material: Material, previous: Bundle | None, threads: int) -> Vocabulary | None:
@@ -219,13 +164,14 @@ def record_of(job: Job, material: Material, outcome: Outcome, seconds: float) ->
             {k: v for k, v in epoch.items() if k not in ("loss", "examples")} for epoch in state.history
         ]
         scores["best_epoch"] = state.best_epoch
+    spread = job.spread.model_dump(exclude={"spark_conf"})  # which may hold secrets
     tested = material.test and task.tested(outcome.model, material.test, job.resources.threads)
     if tested:
         scores["test"] = tested
     return {
         "model": job.model,
         **outcome.facts,
-        "settings": {**job.settings.model_dump(), **job.frame.model_dump(), **job.spread.model_dump()},
+        "settings": {**job.settings.model_dump(), **job.frame.model_dump(), **spread},
         "data": {
             "fingerprint": material.train.fingerprint,
             "from": material.names,
