@@ -29,6 +29,7 @@ MODELS = {
 SPREADS = {
     "single": "manyhands.spread.single:run",
     "allreduce": "manyhands.spread.allreduce:run",
+    "average": "manyhands.spread.average:run",
 }
 
 

@@ -133,7 +133,10 @@ def train(
         str | None, typer.Option(help="A bundle whose weights to begin with; new words and labels are added.")
     ] = None,
     spread: Annotated[
-        str | None, typer.Option(help="single: threads of this process; allreduce: a crew of processes.")
+        str | None,
+        typer.Option(
+            help="single: threads of this process; allreduce: a crew of processes; average: tasks of Spark."
+        ),
     ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Processes of a crew on this machine, the cores shared out: 2.")
@@ -153,6 +156,22 @@ def train(
     ] = None,
     stall_seconds: Annotated[
         float | None, typer.Option(help="A worker that does not answer for so long is given up: 120.")
+    ] = None,
+    partitions: Annotated[
+        int | None, typer.Option(help="Parts of the rows that Spark trains apart: as many as it has cores.")
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(help="How often the parts are averaged, 1 for once at the end: as often as epochs."),
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option(help="Where Spark runs: local[4], spark://host:7077, yarn; all cores here.")
+    ] = None,
+    outer_momentum: Annotated[
+        float | None, typer.Option(help="Nesterov momentum of the averages, from round to round: 0.")
+    ] = None,
+    spark_conf: Annotated[
+        list[str] | None, typer.Option(help="A setting of Spark, like spark.executor.memory=4g.")
     ] = None,
     track: Annotated[str | None, typer.Option(help="tensorboard: write event files as well.")] = None,
     format: Format = "auto",  # noqa: A002
@@ -209,6 +228,11 @@ def train(
         rendezvous=rendezvous,
         restarts=restarts,
         stall_seconds=stall_seconds,
+        partitions=partitions,
+        rounds=rounds,
+        master=master,
+        outer_momentum=outer_momentum,
+        spark_conf=spark_conf or None,
     )
     try:
         with watch() as progress:
@@ -252,7 +276,8 @@ def _tell(out: str, record: dict[str, Any]) -> None:
         typer.echo(f"{data['left_out']:,} rows had no text or no label of use and were left out")
     if "best_epoch" in scores:
         best = scores["valid"][scores["best_epoch"] - 1]
-        typer.echo(f"validation: {_told(best)} after epoch {scores['best_epoch']}, which was kept")
+        turn = "round" if record["spread"] == "average" else "epoch"
+        typer.echo(f"validation: {_told(best)} after {turn} {scores['best_epoch']}, which was kept")
     if "test" in scores:
         typer.echo(f"test: {_told(scores['test'])} on {scores['test']['rows']:,} rows")
 

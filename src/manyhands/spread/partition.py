@@ -1,0 +1,196 @@
+"""One partition's part of a round, done by a Python that Spark keeps for many tasks.
+
+What was opened for one task is kept for the next: rounds after the first begin at once.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from manyhands.catalog import MODELS, load
+from manyhands.cluster import told
+from manyhands.errors import InputError, ManyhandsError
+from manyhands.kernel import Ints
+from manyhands.models.learner import Feed, Learner, Loss
+from manyhands.models.saving import load_bundle
+from manyhands.records import Resources, Silent
+from manyhands.spread.job import job_for
+from manyhands.spread.material import material_of
+from manyhands.spread.merging import Part, mean_of, parts_of, unpacked
+from manyhands.spread.running import schedule_of
+from manyhands.spread.task import task_of
+from manyhands.train.exchange import Alone, Learn
+from manyhands.train.fit import fit, state_at
+from manyhands.train.state import NOTHING, Plan
+
+SCHEMA = "chunk int, partition int, weight double, kind string, rows binary, values binary"
+COLUMNS = pa.schema(
+    [
+        ("chunk", pa.int32()),
+        ("partition", pa.int32()),
+        ("weight", pa.float64()),
+        ("kind", pa.string()),
+        ("rows", pa.binary()),
+        ("values", pa.binary()),
+    ]
+)
+NO_CHUNK = -1  # of what is no part of the weights, but tells how a task went:
+FACTS, TOLD = "facts", "told"
+KEPT_FEEDS = 4
+STEP = 0x9E3779B97F4A7C15
+SEEDS = 1 << 63
+
+
+@dataclass(frozen=True)
+class Round:
+    """What every task of a round is told: plain values only."""
+
+    run: str
+    call: dict[str, Any]
+    data: str  # the fingerprint of the lesson
+    memory_bytes: int  # for one task
+    partitions: int
+    rounds: int
+    number: int  # of this one
+
+
+def share_of(rows: int, partitions: int, seed: int, partition: int) -> Ints:
+    """A partition's rows: the same for the whole run, as many as the others have, or one more."""
+    order = np.random.default_rng(seed).permutation(rows)
+    return np.sort(order[partition * rows // partitions : (partition + 1) * rows // partitions])
+
+
+def seed_of(seed: int, partition: int) -> int:
+    """A seed of its own; that of the first is the run's, so that one partition learns as one process does."""
+    return (seed + partition * STEP) % SEEDS
+
+
+def train_share(this: Round, weights: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What Spark runs: the partitions whose numbers come in, from the weights that were broadcast."""
+    for batch in batches:
+        for partition in batch.column(0).to_pylist():
+            try:
+                for part in _learnt(_opened(this), this, weights.value, partition):
+                    yield _batch(part)
+            except ManyhandsError as error:  # raised, Spark would try it again
+                yield _batch(Part(NO_CHUNK, partition, 0.0, TOLD, b"", told(error).encode()))
+
+
+def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What Spark runs behind it: each chunk of all partitions, which come together, becomes one."""
+    for chunk, parts in groupby(parts_in(batches), key=lambda part: part.chunk):
+        if chunk == NO_CHUNK:
+            yield from map(_batch, parts)
+        else:
+            yield _batch(mean_of(list(parts)))
+
+
+def parts_in(batches: Any) -> Iterator[Part]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield Part(**row)
+
+
+def _batch(part: Part) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([part._asdict()], COLUMNS)
+
+
+class Opened:
+    """The lesson of a run and its learner, and the feeds of the partitions that came here last."""
+
+    def __init__(self, this: Round) -> None:
+        self.run, call = this.run, this.call
+        self._resources = Resources(1, this.memory_bytes)
+        try:
+            previous = load_bundle(call["continue_from"]) if call["continue_from"] else None
+            self.job = job_for(call["model"], call["settings"], self._resources, previous=previous)
+            material = material_of(call["data"], call["reading"], self.job, previous, Silent())
+        except InputError as error:
+            raise InputError(
+                f"{error}; executors need the files under the same name: in a folder that all machines "
+                "share, or at an address such as s3://"
+            ) from None
+        self._lesson = task_of(call["model"]).ready(self.job, material.train)
+        if self._lesson.fingerprint != this.data:
+            raise InputError(
+                f"{call['data'][0]} holds other rows here than on the driver; copy it to all machines"
+            )
+        kind: type[Learner] = load(MODELS, "model", call["model"])
+        nothing = np.zeros(0, np.int64)
+        self.learner, _ = kind.begin(
+            self.job.settings, self._lesson, self.job.previous, self._resources, Silent(), nothing
+        )
+        self._feeds: OrderedDict[int, Feed] = OrderedDict()
+
+    def feed(self, partition: int, partitions: int) -> Feed:
+        if partition not in self._feeds:
+            seed = self.job.settings.seed
+            mine = self._lesson.take(share_of(len(self._lesson), partitions, seed, partition))
+            some = Resources(1, self._resources.memory_bytes // KEPT_FEEDS)
+            self._feeds[partition] = self.learner.feed(mine, seed_of(seed, partition), some, Silent())
+            if len(self._feeds) > KEPT_FEEDS:
+                self._feeds.popitem(last=False)
+        self._feeds.move_to_end(partition)
+        return self._feeds[partition]
+
+
+_last: list[Opened] = []
+
+
+def _opened(this: Round) -> Opened:
+    """What this process opened for the run; what it had opened for another is let go."""
+    if not _last or _last[0].run != this.run:
+        _last.clear()
+        _last.append(Opened(this))
+    return _last[0]
+
+
+class _Adding(Alone):
+    """Adds up the loss over all epochs of a round."""
+
+    loss = NOTHING
+
+    def round(self, learner: Learner, rows: list[Any], learn: Learn) -> Loss:
+        loss = super().round(learner, rows, learn)
+        self.loss = Loss(self.loss.total + loss.total, self.loss.rows + loss.rows)
+        return loss
+
+
+def _learnt(opened: Opened, this: Round, weights: bytes, partition: int) -> list[Part]:
+    """Go on from the broadcast weights, from where the partition's schedule stands, up to the round's end."""
+    job, learner, feed = opened.job, opened.learner, opened.feed(partition, this.partitions)
+    arrays = learner.weights()
+    before = unpacked(weights, arrays)
+    for name, array in arrays.items():
+        array[...] = before[name]
+    epochs = job.settings.epochs
+    plan = Plan(
+        epochs=epochs,
+        schedule=schedule_of(job, feed, epochs),
+        seed=seed_of(job.settings.seed, partition),
+        threads=1,
+        patience=epochs,
+        round_blocks=1,  # so that a round of Spark's can end behind any block
+    )
+    first, last = (number * epochs * len(feed) // this.rounds for number in (this.number, this.number + 1))
+    exchange, examples = _Adding(), 0
+    if first < last:
+        state = state_at(learner, feed, plan, first)
+        examples = -state.seen
+        fit(
+            learner, feed, plan, exchange, state, validate=None, keep=lambda state: None,
+            progress=Silent(), until=last,
+        )  # fmt: skip
+        examples += state.seen
+    parts = parts_of(before, arrays, partition, this.partitions, float(examples))
+    facts = [
+        exchange.loss.total,
+        exchange.loss.rows,
+        sum(len(part.values) + len(part.rows) for part in parts),
+    ]
+    return [*parts, Part(NO_CHUNK, partition, float(examples), FACTS, b"", np.array(facts, float).tobytes())]
