@@ -1,5 +1,6 @@
 """Averages on a real Spark: the same bits as they must be, whatever happens on the way."""
 
+import json
 import os
 import shutil
 import signal
@@ -201,3 +202,20 @@ def test_what_goes_wrong_on_an_executor_is_told_as_what_it_is(tmp_path, rows, te
         averaged(rows, tmp_path / "run", "ngrams", partitions=3000)
     with pytest.raises(UsageError, match="--rounds 500 is more than there are blocks of rows; lower it"):
         averaged(rows, tmp_path / "run", "ngrams", partitions=2, rounds=500)
+
+
+def test_from_the_command_line(tmp_path, rows, manyhands):
+    prepared = manyhands("prepare", rows, "--out", "data")
+    assert prepared.code == 0, prepared.err
+    average = ["--spread", "average", "--partitions", "3", "--rounds", "2", "--master", "local[2]"]
+    done = manyhands("train", "data", "--out", "run", *average, "--spark-conf", "spark.driver.memory=1g")
+    assert done.code == 0, done.err
+    assert "after round " in done.out
+    assert "test: accuracy" in done.out
+    assert done.err == ""
+    record = json.loads((tmp_path / "run" / "record.json").read_text())
+    assert (record["spread"], record["workers"]) == ("average", 3)
+    assert record["settings"]["rounds"] == 2
+    assert "spark_conf" not in record["settings"]
+    assert len(record["scores"]["valid"]) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]

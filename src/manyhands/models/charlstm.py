@@ -20,6 +20,7 @@ from manyhands.models.embedding import Embedding
 from manyhands.models.gradient import Gradient
 from manyhands.models.learner import Arrays, Crew, Loss
 from manyhands.models.losses import LOSSES
+from manyhands.models.lstm_settings import part_of
 from manyhands.models.neighbourhood import Neighbourhood, WordSettings, learn_windows, losses_of, whole_lines
 from manyhands.models.network import Network, Shape
 from manyhands.models.optimizers import OPTIMIZERS
@@ -169,8 +170,9 @@ class CharLstm:
         network: Network,
         contexts: Floats,
         threads: int,
+        tokens: int,
     ) -> None:
-        self._settings, self._hood, self._threads = settings, hood, threads
+        self._settings, self._hood, self._threads, self._tokens = settings, hood, threads, tokens
         self._network, self._contexts = network, contexts
         self._letters = from_arrow(hood.vocabulary.words)
         arrays = {**network.arrays(), "contexts": contexts}
@@ -198,13 +200,14 @@ class CharLstm:
         if previous:
             network.take_over(previous.network)
             contexts[: len(previous.contexts)] = previous.contexts
-        learner = cls(settings, hood, network, contexts, resources.threads)
+        learner = cls(settings, hood, network, contexts, resources.threads, lesson.corpus.tokens)
         mine = lesson if share is None else lesson.take(share)
         return learner, learner.feed(mine, settings.seed, resources, progress)
 
     def feed(self, lesson: Lesson, seed: int, resources: Resources, progress: Progress) -> WindowFeed:
-        batch = max(LEAST_BATCH, min(self._settings.batch, lesson.corpus.tokens // STEPS_AN_EPOCH))
-        return self._hood.feed(lesson.corpus, batch, seed)
+        batch = max(LEAST_BATCH, min(self._settings.batch, self._tokens // STEPS_AN_EPOCH))
+        tokens = lesson.corpus.tokens
+        return self._hood.feed(lesson.corpus, part_of(batch, tokens, self._tokens), seed)
 
     def learn(self, windows: Windows, rate: float, seed: int, crew: Crew) -> Loss:
         settings, clock = self._settings, crew.clock

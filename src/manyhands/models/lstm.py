@@ -12,7 +12,7 @@ from manyhands.models.gradient import Gradient
 from manyhands.models.inputs import Inputs, Numbers, Words, open_inputs
 from manyhands.models.learner import Arrays, Crew, Loss, Scores
 from manyhands.models.losses import LOSSES, choose
-from manyhands.models.lstm_settings import LstmSettings
+from manyhands.models.lstm_settings import LstmSettings, part_of
 from manyhands.models.network import Network, Shape
 from manyhands.models.optimizers import OPTIMIZERS
 from manyhands.models.pooling import POOLS
@@ -114,6 +114,7 @@ class Lstm:
         self._settings, self._labels, self._loss = settings, lesson.labels.names, loss
         self._inputs, self._network = inputs, network
         self._vectors = inputs.vectors(lesson.corpus, network)
+        self._rows, self._batch = len(lesson), settings.batch_for(len(lesson))
         self._hands = ThreadPoolExecutor(threads)
         self._optimizer = OPTIMIZERS[settings.optimizer](network.arrays(), settings.momentum, settings.decay)
 
@@ -146,7 +147,7 @@ class Lstm:
 
     def feed(self, lesson: Lesson, seed: int, resources: Resources, progress: Progress) -> SequenceFeed:
         sequences = self._inputs.sequences(lesson.corpus, self._settings.length)
-        return SequenceFeed(lesson, sequences, self._settings.batch_for(len(lesson)), seed)
+        return SequenceFeed(lesson, sequences, part_of(self._batch, len(lesson), self._rows), seed)
 
     def learn(self, rows: Slices, rate: float, seed: int, crew: Crew) -> Loss:
         settings, clock = self._settings, crew.clock

@@ -11,6 +11,15 @@ STEPS_AN_EPOCH, LEAST_BATCH = 100, 16  # a small lesson takes smaller batches, o
 MOST_WIDTH, MOST_LAYERS = 4096, 16
 
 
+def part_of(batch: int, rows: int, of: int) -> int:
+    """The batch for some rows of a lesson, which take as many steps as the whole lesson does in its own.
+
+    >>> part_of(128, 1000, 1000), part_of(128, 250, 1000), part_of(16, 8, 120)
+    (128, 32, 2)
+    """
+    return max(-(-batch * rows // of), 1)
+
+
 class LstmSettings(ModelSettings):
     epochs: Annotated[int, Field(ge=1, le=10_000)] = 5
     rate: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 0.004
