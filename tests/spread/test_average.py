@@ -9,11 +9,12 @@ from manyhands.catalog import MODELS, load
 from manyhands.errors import UsageError
 from manyhands.models.learner import Piece
 from manyhands.records import Silent
-from manyhands.spread.average import run
+from manyhands.spread.average import RoundFeed, run
 from manyhands.spread.job import job_for, refuse_settings_of_others
 from manyhands.spread.merging import mean_of, packed, parts_of, put, rows_of, slices, unpacked
 from manyhands.spread.partition import seed_of, share_of
-from manyhands.train.exchange import Alone
+from manyhands.spread.running import plan_of
+from manyhands.train.exchange import Alone, Course
 from manyhands.train.fit import fit, state_at
 from manyhands.train.schedule import Schedule
 from manyhands.train.state import Plan, State
@@ -239,3 +240,10 @@ def test_rows_that_executors_cannot_open_are_refused_before_spark_starts():
     job = job_for("ngrams", {"spread": "average"}, RESOURCES, call=call)
     with pytest.raises(UsageError, match="standard input"):
         run(job, lesson(10), None, Silent())
+
+
+@pytest.mark.parametrize(("rounds", "patience"), [(5, 2), (20, 8), (1, 1), (4, 2)])
+def test_patience_is_counted_in_epochs_however_many_rounds_they_take(rounds, patience):
+    job = job_for("fasttext", {"epochs": 5, "patience": 2}, RESOURCES)
+    found = plan_of(job, Course(RoundFeed("rows", 100), rounds, "round"), "accuracy")
+    assert (found.epochs, found.patience, found.turn) == (rounds, patience, "round")

@@ -63,7 +63,7 @@ def learn(
         traffic = fit(
             learner,
             course.feed,
-            _plan(job, course, task.judged_by(lesson)),
+            plan_of(job, course, task.judged_by(lesson)),
             exchange,
             state,
             validate=validate,
@@ -81,7 +81,7 @@ def learn(
     return Outcome(learner.model(), state, traffic, job.spread.spread, exchange.workers)
 
 
-def _plan(job: Job, course: Course, judged_by: str) -> Plan:
+def plan_of(job: Job, course: Course, judged_by: str) -> Plan:
     return Plan(
         epochs=course.turns,
         schedule=schedule_of(job, course.feed, course.turns),
