@@ -4,17 +4,21 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import settings
 
+from tests.warm import Warm
+
 settings.register_profile("default", deadline=None, max_examples=60)
 settings.load_profile("default")
 
 NEEDS = "needs "
+SECONDS = 110  # that a call of the command line may take
+ENVIRONMENT = dict(os.environ)  # before any test
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
@@ -40,18 +44,30 @@ class Outcome(NamedTuple):
     err: str
 
 
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Warm]:
+    server = Warm()
+    yield server
+    server.close()
+
+
 @pytest.fixture
-def manyhands(tmp_path: Path) -> Callable[..., Outcome]:
+def manyhands(warm: Warm, tmp_path: Path) -> Callable[..., Outcome]:
     """Run the command line as a user does, in the test's own folder."""
 
     def run(*arguments: object, stdin: bytes = b"", env: dict[str, str] | None = None) -> Outcome:
-        done = subprocess.run(
-            [sys.executable, "-m", "manyhands", *map(str, arguments)],
+        words = [*map(str, arguments)]
+        environment = {**os.environ, **(env or {})}
+        environment.pop("PYTEST_CURRENT_TEST", None)
+        if environment == ENVIRONMENT:
+            return Outcome(*warm.call(words, stdin, tmp_path, SECONDS))
+        done = subprocess.run(  # what is set may matter to imports
+            [sys.executable, "-m", "manyhands", *words],
             input=stdin,
             capture_output=True,
             cwd=tmp_path,
-            env={**os.environ, **(env or {})},
-            timeout=110,
+            env=environment,
+            timeout=SECONDS,
             check=False,
         )
         return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
