@@ -11,10 +11,11 @@ PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 demo: $(VENV)/.demo
 	BIN=$(BIN) tools/demo.sh
 
-# Lint, types, import contracts, then all tests.
+# Lint, types, import contracts, then all tests: two files at a time, since what the tests of a file share
+# is made once by each process.
 test: $(VENV)/.test check
 	@tools/system_packages.sh chromium:chromium || echo "no browser can be installed here: tests of pages skip" >&2
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 check: $(VENV)/.test
 	$(BIN)/ruff check
