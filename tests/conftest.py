@@ -18,7 +18,6 @@ settings.load_profile("default")
 
 NEEDS = "needs "
 SECONDS = 110  # that a call of the command line may take
-ENVIRONMENT = dict(os.environ)  # before any test
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
@@ -57,16 +56,14 @@ def manyhands(warm: Warm, tmp_path: Path) -> Callable[..., Outcome]:
 
     def run(*arguments: object, stdin: bytes = b"", env: dict[str, str] | None = None) -> Outcome:
         words = [*map(str, arguments)]
-        environment = {**os.environ, **(env or {})}
-        environment.pop("PYTEST_CURRENT_TEST", None)
-        if environment == ENVIRONMENT:
+        if env is None:
             return Outcome(*warm.call(words, stdin, tmp_path, SECONDS))
-        done = subprocess.run(  # what is set may matter to imports
+        done = subprocess.run(  # what is in the environment may matter to imports
             [sys.executable, "-m", "manyhands", *words],
             input=stdin,
             capture_output=True,
             cwd=tmp_path,
-            env=environment,
+            env={**os.environ, **env},
             timeout=SECONDS,
             check=False,
         )

@@ -41,7 +41,7 @@ class Warm:
             source, sink = os.pipe()
             threading.Thread(target=_feed, args=(sink, stdin), daemon=True).start()
             try:
-                request = json.dumps([arguments, str(folder)]).encode()
+                request = json.dumps([arguments, str(folder), dict(os.environ)]).encode()
                 socket.send_fds(self._calls, [request], [source, out.fileno(), err.fileno()])
                 self._calls.settimeout(seconds)
                 code = int(self._calls.recv(100))
@@ -109,11 +109,13 @@ def serve(calls: socket.socket) -> NoReturn:
         calls.send(str(os.waitstatus_to_exitcode(status)).encode())
 
 
-def become(arguments: list[str], folder: str, streams: list[int]) -> NoReturn:
+def become(arguments: list[str], folder: str, environment: dict[str, str], streams: list[int]) -> NoReturn:
     """``python -m manyhands``, to its end; only what was imported is not taken apart again."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    os.environ.clear()
+    os.environ.update(environment)
     os.chdir(folder)
     sys.path[0] = folder
     sys.argv[1:] = arguments
