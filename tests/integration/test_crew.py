@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.tasks import write_labelled
 
+from manyhands import prepare
 from manyhands.models.bundle import TENSORS
 from manyhands.train.checkpoint import checkpoints
 
@@ -27,9 +28,8 @@ LONG = [*LSTM, *CREW, "--epochs", "16", "--patience", "99", "--deterministic", "
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("prepared")
-    raw = write_labelled(folder / "raw.txt", 4000, 2)
-    command = [sys.executable, "-m", "manyhands", "prepare", str(raw), "--out", str(folder / "data")]
-    subprocess.run(command, check=True, capture_output=True)
+    raw = write_labelled(folder / "raw.txt", 2000, 2)
+    prepare(str(raw), folder / "data")
     return folder / "data"
 
 
@@ -187,7 +187,7 @@ def test_a_loss_that_is_no_number_stops_the_crew(tmp_path, data):
     assert "lower --rate" in said
 
 
-def test_started_by_torchrun(tmp_path, data):
+def test_started_by_torchrun(manyhands, tmp_path, data):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "-m", "manyhands"]
     command += ["train", str(data), "--out", "run", *LSTM, "--spread", "allreduce", "--epochs", "2", "--json"]
@@ -197,8 +197,7 @@ def test_started_by_torchrun(tmp_path, data):
     assert (record["spread"], record["workers"]) == ("allreduce", 2)
     assert record["examples_seen"] == 2 * record["data"]["rows"]
     assert record["scores"]["test"]["accuracy"] > 0.95
-    command = [sys.executable, "-m", "manyhands", "profile", "run", "--picture", "p.svg"]
-    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    shown = manyhands("profile", "run", "--picture", "p.svg").out
     assert "worker 1" in shown
     assert all(part in shown for part in ("load", "forward", "backward", "exchange", "update", "wait"))
     assert (tmp_path / "p.svg").read_text().startswith("<svg")
@@ -226,11 +225,10 @@ def test_a_port_in_use(tmp_path, data):
         ([*CREW, "--rendezvous", "127.0.0.1:99999"], "has no port from 1 to 65535"),
     ],
 )
-def test_mistakes(tmp_path, data, wrong, said):
-    run = start(tmp_path, data, *LSTM, *wrong)
-    _, err = run.communicate(timeout=60)
-    assert run.returncode == 2
-    assert said in err
+def test_mistakes(manyhands, data, wrong, said):
+    done = manyhands("train", data, "--out", "run", *LSTM, *wrong)
+    assert done.code == 2
+    assert said in done.err
 
 
 def test_without_pytorch_the_extra_is_named(tmp_path, data):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.tasks import write_labelled
 
+from manyhands import prepare
 from manyhands.models.bundle import TENSORS
 from manyhands.train.checkpoint import checkpoints
 
@@ -20,8 +21,7 @@ from manyhands.train.checkpoint import checkpoints
 def prepared(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("prepared")
     raw = write_labelled(folder / "raw.txt", 3000, 3)
-    command = [sys.executable, "-m", "manyhands", "prepare", str(raw), "--out", str(folder / "data")]
-    subprocess.run(command, check=True, capture_output=True)
+    prepare(str(raw), folder / "data")
     return folder / "data"
 
 

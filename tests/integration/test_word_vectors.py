@@ -17,6 +17,7 @@ from manyhands import WordVectors
 from manyhands.models.opening import open_embedding
 from manyhands.models.saving import load_bundle
 from manyhands.storage.tensors import read_tensors
+from manyhands.train.checkpoint import checkpoints
 
 SMALL = ("--dim", "20", "--sample", "1", "--min-count", "1", "--negatives", "2")
 
@@ -128,21 +129,22 @@ def read_plainly(path, to):
     return [letters[a:b].decode() for a, b in pairwise(starts)], arrays["inputs"].copy()
 
 
-@pytest.mark.parametrize("model", ["skipgram", "charlstm"])
-def test_killed_and_resumed_is_as_if_nothing_had_happened(tmp_path, text, model):
-    more = ["--hidden", "32"] if model == "charlstm" else []
-    command = [sys.executable, "-m", "manyhands", "train", str(text), "--model", model, *SMALL, *more]
-    command += ["--epochs", "60", "--deterministic", "--checkpoint-seconds", "0"]
-    subprocess.run([*command, "--out", str(tmp_path / "whole")], check=True, capture_output=True)
-    killed = [*command, "--out", str(tmp_path / "killed")]
-    process = subprocess.Popen(killed, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    folder = tmp_path / ".killed.checkpoint"
-    while process.poll() is None and not list(folder.glob("checkpoint-*")):
-        time.sleep(0.01)
-    time.sleep(0.3)
+@pytest.mark.parametrize(("model", "more"), [("skipgram", ()), ("charlstm", ("--hidden", "16"))])
+def test_killed_and_resumed_is_as_if_nothing_had_happened(manyhands, tmp_path, model, more):
+    (tmp_path / "text.txt").write_text("\n".join(running_text(400)))
+    command = ["train", "text.txt", "--model", model, *SMALL, *more, "--epochs", "6", "--deterministic"]
+    assert manyhands(*command, "--out", "whole").code == 0
+    killed = [*command, "--out", "killed", "--checkpoint-seconds", "0"]
+    process = subprocess.Popen([sys.executable, "-m", "manyhands", *killed], cwd=tmp_path)
+    while not checkpoints(tmp_path / ".killed.checkpoint"):
+        assert process.poll() is None
+        time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     assert process.wait(30) == -signal.SIGKILL, "it ended before it was killed"
-    subprocess.run([*killed, "--resume"], check=True, capture_output=True)
+    assert not (tmp_path / "killed").exists()
+    assert checkpoints(tmp_path / ".killed.checkpoint")
+    resumed = manyhands(*killed, "--resume")
+    assert resumed.code == 0, resumed.err
     one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "killed"))
     assert one == two
 
