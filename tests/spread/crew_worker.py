@@ -1,15 +1,19 @@
 """A worker of a crew that tests start by torchrun: trains on made-up rows and writes its weights.
 
-torchrun … tests/spread/crew_worker.py '{"model": …, "rows": …, "shares": […], "settings": {…}, "out": …}'
+torchrun … crew_worker.py '[{"model": …, "rows": …, "shares": […], "settings": {…}, "out": …}, …]'
+
+One crew does several jobs after each other, since it takes far longer to start than to learn so little.
 """
 
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
+from torch.distributed import PrefixStore
 
 from manyhands.models import lstm
 from manyhands.records import Resources, Silent
@@ -21,31 +25,48 @@ from manyhands.spread.running import learn
 from manyhands.spread.task import task_of
 from tests.tasks import lesson, running_text, unlabelled
 
+RANK = int(os.environ.get("RANK", "0"))
 
-def main(
-    rows, settings, out, model="lstm", shares=None, balance="off", stalls=None, stop_at=None, silent=None
+
+class Numbered(Group):
+    """One of several groups that meet at one store, where each needs keys of its own."""
+
+    def __init__(self, number, stall_seconds):
+        super().__init__(stall_seconds)
+        self._number = number
+
+    def _found_store(self):
+        return PrefixStore(f"job {self._number}", super()._found_store())
+
+
+def main(calls):
+    for number, call in enumerate(calls):
+        with Numbered(number, call.get("silent", {}).get("seconds", 60)) as group:
+            work(group, **call)
+
+
+def work(
+    group, rows, settings, out, model="lstm", shares=None, balance="off", stalls=(0, 0, 0, 0), silent=None
 ):
-    rank = int(os.environ["RANK"])
-    if stalls:
-        slow_down(stalls[rank])
+    lstm.gradients = slowed(stalls[RANK])
     job = job_for(model, settings, Resources(1, 1 << 30))
     steps = []
 
     def watch(state):
         steps.append((time.monotonic(), state.seen))
-        if silent and silent["worker"] == rank and len(steps) == silent["step"]:
+        if silent and silent["worker"] == RANK and len(steps) == silent["step"]:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # torchrun waits 30 s for who only makes a note
             time.sleep(3600)
 
-    with Group(silent["seconds"] if silent else 60) as group:
-        exchange = AllReduce(group, Policy.parse(balance))
-        if shares:
-            exchange._shares = np.array(shares)
-        try:
-            made = lesson(rows) if task_of(model).labelled else unlabelled(running_text(rows))
-            outcome = learn(job, made, None, exchange, Silent(), watch, keeps=False)
-        except LostWorkerError as error:
-            Path(out).with_suffix(f".{rank}").write_text(str(error))
-            os._exit(1)
+    exchange = AllReduce(group, Policy.parse(balance))
+    if shares:
+        exchange._shares = np.array(shares)
+    try:
+        made = lesson(rows) if task_of(model).labelled else unlabelled(running_text(rows))
+        outcome = learn(job, made, None, exchange, Silent(), watch, keeps=False)
+    except LostWorkerError as error:
+        Path(out).with_suffix(f".{RANK}").write_text(str(error))
+        os._exit(1)
     facts = {
         "seen": outcome.state.seen,
         "loss": outcome.state.history[-1]["loss"],
@@ -53,19 +74,21 @@ def main(
         "times": steps,
     }
     arrays = {name: array for name, array in outcome.model.arrays().items() if array.dtype == np.float32}
-    np.savez(Path(out).with_suffix(f".{rank}.npz"), facts=json.dumps(facts), **arrays)
+    np.savez(Path(out).with_suffix(f".{RANK}.npz"), facts=json.dumps(facts), **arrays)
 
 
-def slow_down(stall):
-    gradients = lstm.gradients
+gradients = lstm.gradients
 
-    def slowed(work, batch):
+
+def slowed(stall):
+    def wrapped(work, batch):
         part = gradients(work, batch)
-        time.sleep(stall * len(batch.rows))
+        if stall:
+            time.sleep(stall * len(batch.rows))
         return part
 
-    lstm.gradients = slowed
+    return wrapped
 
 
 if __name__ == "__main__":
-    main(**json.loads(sys.argv[1]))
+    main(json.loads(sys.argv[1]))

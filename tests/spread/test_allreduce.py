@@ -20,12 +20,13 @@ WORKER = Path(__file__).with_name("crew_worker.py")
 SMALL = {"dim": 16, "hidden": 16, "batch": 40, "epochs": 2}  # 50 steps of 1,000 rows
 
 
-def crew(workers, out, **call):
+def crew(workers, *calls):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(workers)]
     command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", str(WORKER)]
-    root = str(Path(__file__).parents[2])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root}
-    command.append(json.dumps({"out": str(out), **call}))
+    root = Path(__file__).parents[2]
+    path = f"{root / 'src'}{os.pathsep}{root}"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    command.append(json.dumps(calls))
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -34,33 +35,47 @@ def weights(out, rank=0):
     return json.loads(str(found.pop("facts"))), found
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("more", [{}, {"optimizer": "sgd", "rate": 0.1, "ways": 2, "cell": "gru"}])
-@pytest.mark.parametrize("shares", [[0.5, 0.5], [0.8, 0.2]])
-def test_two_workers_equal_one_after_fifty_steps(tmp_path, more, shares):
-    settings = {**SMALL, **more}
-    alone = single.run(job_for("lstm", settings, Resources(1, 1 << 30)), lesson(1000), None, Silent())
-    done = crew(2, tmp_path / "two", rows=1000, settings=settings, shares=shares)
+LSTMS = {"plain": SMALL, "gru": {**SMALL, "optimizer": "sgd", "rate": 0.1, "ways": 2, "cell": "gru"}}
+LETTERS = {"dim": 10, "hidden": 16, "letter_dim": 8, "batch": 256, "min_count": 1, "epochs": 2}
+SHARES = {"even": [0.5, 0.5], "uneven": [0.8, 0.2]}
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """What two workers made of each of these, in a folder."""
+    folder = tmp_path_factory.mktemp("two")
+    calls = []
+    for name, shares in SHARES.items():
+        for cell, settings in LSTMS.items():
+            calls.append({"out": f"{cell}-{name}", "rows": 1000, "settings": settings, "shares": shares})
+        letters = {"model": "charlstm", "rows": 200, "settings": LETTERS, "shares": shares}
+        calls.append({"out": f"letters-{name}", **letters})
+    done = crew(2, *({**call, "out": str(folder / call["out"])} for call in calls))
     assert done.returncode == 0, done.stderr[-3000:]
-    facts, together = weights(tmp_path / "two")
+    return folder
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("cell", LSTMS)
+@pytest.mark.parametrize("shares", SHARES)
+def test_two_workers_equal_one_after_fifty_steps(two, cell, shares):
+    alone = single.run(job_for("lstm", LSTMS[cell], Resources(1, 1 << 30)), lesson(1000), None, Silent())
+    facts, together = weights(two / f"{cell}-{shares}")
     assert facts["seen"] == alone.state.seen == 2000
     assert facts["loss"] == pytest.approx(alone.state.history[-1]["loss"], rel=1e-5)
     expected = alone.model.arrays()
     for name, array in together.items():
         assert np.abs(array - expected[name]).max() <= 1e-6, name
-    _, other = weights(tmp_path / "two", rank=1)
+    _, other = weights(two / f"{cell}-{shares}", rank=1)
     assert all(np.array_equal(other[name], array) for name, array in together.items())
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("shares", [[0.5, 0.5], [0.9, 0.1]])
-def test_two_readers_of_letters_equal_one(tmp_path, shares):
-    settings = {"dim": 10, "hidden": 16, "letter_dim": 8, "batch": 256, "min_count": 1, "epochs": 2}
-    rows = unlabelled(running_text(500))
-    alone = single.run(job_for("charlstm", settings, Resources(1, 1 << 30)), rows, None, Silent())
-    done = crew(2, tmp_path / "two", model="charlstm", rows=500, settings=settings, shares=shares)
-    assert done.returncode == 0, done.stderr[-3000:]
-    facts, together = weights(tmp_path / "two")
+@pytest.mark.parametrize("shares", SHARES)
+def test_two_readers_of_letters_equal_one(two, shares):
+    rows = unlabelled(running_text(200))
+    alone = single.run(job_for("charlstm", LETTERS, Resources(1, 1 << 30)), rows, None, Silent())
+    facts, together = weights(two / f"letters-{shares}")
     assert facts["seen"] == alone.state.seen == 2 * rows.corpus.tokens
     assert facts["loss"] == pytest.approx(alone.state.history[-1]["loss"], rel=1e-5)
     expected = alone.model.arrays()
@@ -72,7 +87,7 @@ def test_two_readers_of_letters_equal_one(tmp_path, shares):
 @pytest.mark.parametrize("model", ["fasttext", "ngrams"])
 def test_models_that_learn_in_place_are_as_good_together(tmp_path, model):
     alone = single.run(job_for(model, {}, Resources(1, 1 << 30)), lesson(20_000), None, Silent())
-    done = crew(3, tmp_path / "three", model=model, rows=20_000, settings={})
+    done = crew(3, {"out": str(tmp_path / "three"), "model": model, "rows": 20_000, "settings": {}})
     assert done.returncode == 0, done.stderr[-3000:]
     facts, arrays = weights(tmp_path / "three")
     assert facts["seen"] == alone.state.seen
@@ -86,9 +101,11 @@ def test_models_that_learn_in_place_are_as_good_together(tmp_path, model):
 def test_the_balancer_gives_the_slow_one_less(tmp_path):
     settings = {**SMALL, "batch": 200, "epochs": 4, "rate": 0.001}
     call = {"rows": 4000, "settings": settings, "stalls": [2e-4, 8e-4]}
-    for balance in ("steps:5", "off"):
-        done = crew(2, tmp_path / balance[:3], balance=balance, **call)
-        assert done.returncode == 0, done.stderr[-3000:]
+    calls = [
+        {**call, "out": str(tmp_path / balance[:3]), "balance": balance} for balance in ("steps:5", "off")
+    ]
+    done = crew(2, *calls)
+    assert done.returncode == 0, done.stderr[-3000:]
     (balanced, _), (off, _) = weights(tmp_path / "ste"), weights(tmp_path / "off")
     assert len(balanced["shares"]) == 16
     assert 0.68 < np.mean([shares[0] for shares in balanced["shares"][3:]]) < 0.88
@@ -104,7 +121,7 @@ def test_the_balancer_gives_the_slow_one_less(tmp_path):
 @pytest.mark.timeout(300)
 def test_a_worker_that_does_not_answer_is_named(tmp_path):
     silent = {"worker": 1, "step": 20, "seconds": 3}
-    done = crew(2, tmp_path / "out", rows=1000, settings=SMALL, silent=silent)
+    done = crew(2, {"out": str(tmp_path / "out"), "rows": 1000, "settings": SMALL, "silent": silent})
     assert done.returncode != 0
     said = (tmp_path / "out.0").read_text()
     assert said.startswith("worker 1 on ")
@@ -113,6 +130,6 @@ def test_a_worker_that_does_not_answer_is_named(tmp_path):
 
 @pytest.mark.timeout(120)
 def test_more_workers_than_rows(tmp_path):
-    done = crew(4, tmp_path / "out", rows=3, settings=SMALL)
+    done = crew(4, {"out": str(tmp_path / "out"), "rows": 3, "settings": SMALL})
     assert done.returncode != 0
     assert "3 rows are too few for 4 workers; lower --workers" in done.stderr
