@@ -1,5 +1,6 @@
 """Every model of the catalog that learns vectors of words is held to the same."""
 
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -35,6 +36,12 @@ def trained(name, rows, valid=None, previous=None, threads=2, **settings):
     return single.run(job, unlabelled(rows), valid and unlabelled(valid), Silent())
 
 
+@cache
+def learnt(name):
+    """A model of the topics, which several tests only look at."""
+    return trained(name, running_text(1000)).model
+
+
 def bundle_of(name, model):
     config = BundleConfig(
         version=VERSION,
@@ -49,7 +56,7 @@ def bundle_of(name, model):
 
 
 def test_words_that_stand_together_are_alike(name):
-    assert told_apart(trained(name, running_text(1500)).model.embedding()) > 0.3
+    assert told_apart(learnt(name).embedding()) > 0.3
 
 
 def test_held_out_text_becomes_likelier(name):
@@ -90,7 +97,7 @@ def test_another_seed_gives_other_weights(name):
 
 
 def test_facts_and_arrays_are_all_there_is_to_it(name, tmp_path):
-    model = trained(name, running_text(500)).model
+    model = learnt(name)
     save_bundle(tmp_path, bundle_of(name, model), None, "", None)
     again = open_bundle(tmp_path)
     again.verify()
@@ -126,7 +133,7 @@ def test_text_with_new_words_is_added(name):
 
 
 def test_continuing_begins_where_the_model_was(name):
-    old = trained(name, running_text(1000)).model
+    old = learnt(name)
     same = trained(name, running_text(50, seed=9), previous=old, rate=1e-7, epochs=1).model
     assert np.allclose(same.embedding().vectors, old.embedding().vectors, atol=1e-3)
 
@@ -193,8 +200,11 @@ def test_too_little_text(name, rows):
 
 def test_what_letters_can_do_for_words_never_seen(name):
     """``charlstm`` reads any word; ``skipgram`` does so by runs of letters, if it has them."""
-    chars = {"chars": "3-4", "buckets": 1 << 12} if name == "skipgram" else {}
-    embedding = trained(name, running_text(1000), **chars).model.embedding()
+    if name == "skipgram":
+        model = trained(name, running_text(1000), chars="3-4", buckets=1 << 12).model
+    else:
+        model = learnt(name)
+    embedding = model.embedding()
     vectors, known = embedding.vectors_of(["orchestras", "Телескоп", "漢字漢字", ""])
     assert known.tolist() == [True, True, True, False]
     assert np.isfinite(vectors).all()
