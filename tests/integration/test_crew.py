@@ -28,7 +28,7 @@ LONG = [*LSTM, *CREW, "--epochs", "16", "--patience", "99", "--deterministic", "
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("prepared")
-    raw = write_labelled(folder / "raw.txt", 2000, 2)
+    raw = write_labelled(folder / "raw.txt", 4000, 2)
     prepare(str(raw), folder / "data")
     return folder / "data"
 
