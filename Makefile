@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-embed bench-balance bench-kills bench-hosts reference clean
+.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-kills bench-hosts reference clean
 
 # Prepare real reviews, train on them, judge the model and use it.
 demo: $(VENV)/.demo
@@ -60,6 +60,14 @@ bench-lstm-accuracy: $(VENV)/.test
 bench-embed: $(VENV)/.test .venv-fasttext/.ready
 	$(BIN)/python bench/embed.py --peers .venv-fasttext/bin/python --data $(DATA)
 	$(BIN)/python bench/embed_books.py --data $(DATA)
+
+# prepare on Spark, beside other ways to use it.
+bench-spark: $(VENV)/.test
+	$(BIN)/python bench/spark.py --data $(DATA)
+
+# Averages of partitions: Iris as in a study, and IMDB beside one process.
+bench-average: $(VENV)/.test
+	$(BIN)/python bench/average.py --data $(DATA)
 
 # Crews of workers of unequal speed.
 bench-balance: $(VENV)/.test

