@@ -11,6 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from manyhands.cluster import raise_told, running, spark
 from manyhands.errors import InputError, UsageError
@@ -19,7 +21,7 @@ from manyhands.machine import LEAST_BYTES
 from manyhands.models.learner import Arrays, Feed, Learner, Loss, Piece
 from manyhands.records import Progress, Traffic
 from manyhands.spread.job import Job, Outcome
-from manyhands.spread.merging import Part, packed, put, slices
+from manyhands.spread.merging import packed, put, slices
 from manyhands.spread.partition import NO_CHUNK, SCHEMA, TOLD, Round, merge, parts_in, train_share
 from manyhands.spread.running import Watch, learn
 from manyhands.storage.files import STDIN
@@ -149,15 +151,16 @@ class Averaging(Alone):
     def round(self, learner: Learner, rows: list[Any], learn: Learn) -> Loss:
         arrays = learner.weights()
         with self.clock.on("learn"):
-            found = self._job(arrays)
+            table = self._job(arrays)
         with self.clock.on("update"):
-            facts = sorted((part for part in found if part.chunk == NO_CHUNK), key=lambda p: p.partition)
+            is_fact = pc.equal(table["chunk"], NO_CHUNK)
+            facts = sorted(parts_in(table.filter(is_fact).to_batches()), key=lambda part: part.partition)
             for part in facts:
                 if part.kind == TOLD:
                     raise_told(part.values.decode())
             before = {name: arrays[name].copy() for name in self._velocity}
             places = slices(arrays, self.workers)
-            for part in found:
+            for part in parts_in(table.to_batches()):
                 if part.chunk != NO_CHUNK:
                     put(part, places[part.chunk], arrays)
             self._push_on(before, arrays)
@@ -169,7 +172,7 @@ class Averaging(Alone):
         self._next = replace(self._next, number=self._next.number + 1)
         return Loss(total, counted)
 
-    def _job(self, arrays: Arrays) -> list[Part]:
+    def _job(self, arrays: Arrays) -> pa.Table:
         """A round of Spark's: the weights go out, partitions learn, and the means of all come back."""
         this, context = self._next, self._session.sparkContext
         weights = context.broadcast(packed(arrays))
@@ -183,11 +186,11 @@ class Averaging(Alone):
         chunks = learnt.repartition(merges, "chunk").sortWithinPartitions("chunk").mapInArrow(merge, SCHEMA)
         shown = _TasksDone(self._progress, self._feed.examples)
         try:
-            table = running(self._session, shown, f"round {this.number + 1}", chunks.toArrow)
+            table: pa.Table = running(self._session, shown, f"round {this.number + 1}", chunks.toArrow)
         finally:
             weights.destroy()
         self._bytes += sum(array.nbytes for array in arrays.values()) + table.nbytes
-        return list(parts_in([table]))
+        return table
 
     def _push_on(self, before: Arrays, arrays: Arrays) -> None:
         """Nesterov's momentum over the moves of the mean."""

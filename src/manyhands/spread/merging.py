@@ -4,6 +4,7 @@ A chunk is some rows of one array. Whoever merges it needs that chunk of every p
 else, so nobody ever holds the models of all.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,17 +63,15 @@ def rows_of(arrays: Arrays, where: Slice) -> npt.NDArray[Any]:
     return array.reshape(len(array), -1)[where.first : where.last]
 
 
-def parts_of(before: Arrays, after: Arrays, partition: int, partitions: int, weight: float) -> list[Part]:
-    """All rows that are not what they were before."""
-    out = []
+def parts_of(before: Arrays, after: Arrays, partition: int, partitions: int, weight: float) -> Iterator[Part]:
+    """All rows that are not what they were before, a chunk at a time."""
     for chunk, where in enumerate(slices(after, partitions)):
         old, new = rows_of(before, where), rows_of(after, where)
         # By their bits: a zero that changed its sign has moved.
         moved = np.flatnonzero((_bits(old) != _bits(new)).any(axis=1))
         if len(moved):
             rows, values = moved.astype(np.int32).tobytes(), new[moved].tobytes()
-            out.append(Part(chunk, partition, weight, new.dtype.str, rows, values))
-    return out
+            yield Part(chunk, partition, weight, new.dtype.str, rows, values)
 
 
 def _bits(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -4,7 +4,7 @@ What was opened for one task is kept for the next: rounds after the first begin 
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -90,10 +90,11 @@ def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield _batch(mean_of(list(parts)))
 
 
-def parts_in(batches: Any) -> Iterator[Part]:
+def parts_in(batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
+    """One at a time: each may be megabytes."""
     for batch in batches:
-        for row in batch.to_pylist():
-            yield Part(**row)
+        for row in range(len(batch)):
+            yield Part(**batch.slice(row, 1).to_pylist()[0])
 
 
 def _batch(part: Part) -> pa.RecordBatch:
@@ -161,7 +162,7 @@ class _Adding(Alone):
         return loss
 
 
-def _learnt(opened: Opened, this: Round, weights: bytes, partition: int) -> list[Part]:
+def _learnt(opened: Opened, this: Round, weights: bytes, partition: int) -> Iterator[Part]:
     """Go on from the broadcast weights, from where the partition's schedule stands, up to the round's end."""
     job, learner, feed = opened.job, opened.learner, opened.feed(partition, this.partitions)
     arrays = learner.weights()
@@ -187,10 +188,9 @@ def _learnt(opened: Opened, this: Round, weights: bytes, partition: int) -> list
             progress=Silent(), until=last,
         )  # fmt: skip
         examples += state.seen
-    parts = parts_of(before, arrays, partition, this.partitions, float(examples))
-    facts = [
-        exchange.loss.total,
-        exchange.loss.rows,
-        sum(len(part.values) + len(part.rows) for part in parts),
-    ]
-    return [*parts, Part(NO_CHUNK, partition, float(examples), FACTS, b"", np.array(facts, float).tobytes())]
+    sent = 0
+    for part in parts_of(before, arrays, partition, this.partitions, float(examples)):
+        sent += len(part.values) + len(part.rows)
+        yield part
+    facts = np.array([*exchange.loss, sent], np.float64).tobytes()
+    yield Part(NO_CHUNK, partition, float(examples), FACTS, b"", facts)
