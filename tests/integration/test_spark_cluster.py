@@ -55,7 +55,7 @@ class Killer:
 def test_killed_executors_change_nothing(tmp_path, master):
     (tmp_path / "reviews.json").write_text("\n".join(messy(6_000, 3)))
     local = manyhands.prepare(tmp_path / "reviews.json", tmp_path / "local", max_rejected=0.1)
-    killer = Killer("reading", "folding", "writing")
+    killer = Killer("reading", "writing")
     out = tmp_path / "out"
     with spark(master, SMALL, "tests"):
         dataset = manyhands.prepare(

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from manyhands.data.fold import Labels, fold
-from manyhands.data.labels import Classes, LabelBook
+from manyhands.data.labels import LabelBook
 from manyhands.data.reading import PREFIX_SHIFT, PREFIXES
 from manyhands.data.spool import Spool
 from manyhands.kernel import Hashes, Ints, kernel
@@ -61,14 +61,14 @@ class Folding:
     """What is done with a partition: duplicates folded, splits drawn, words counted."""
 
     def __init__(
-        self, settings: PrepareSettings, book: LabelBook, classes: Classes, origins: set[int]
+        self, settings: PrepareSettings, book: LabelBook, origins: set[int], numeric: bool = True
     ) -> None:
         self._deduplicate = settings.deduplicate
         self._seed = settings.seed
         self._test = 0.0 if TEST in origins else settings.test
         self._valid = 0.0 if VALID in origins else settings.valid
-        self._rank, self._values = book.order()
-        self._sizes = np.array([len(of_label) for of_label in classes.of_label], np.int64)
+        self._rank, self._values = book.order(numeric)
+        self._sizes = np.array(book.sizes(), np.int64)
 
     def take(self, batch: pa.RecordBatch, bases: Ints, words: Ints) -> tuple[pa.RecordBatch, Counts]:
         """Which rows are kept, and how many; words of training rows are counted in ``words``."""

@@ -40,7 +40,7 @@ class LabelBook:
     """Numbers the distinct labels of the input while it is read; safe to share between threads."""
 
     def __init__(self, scheme: LabelScheme, keys: Iterable[str] = ()) -> None:
-        self._scheme = scheme
+        self.scheme = scheme
         self._lock = threading.Lock()
         self._ids: dict[str, int] = {key: number for number, key in enumerate(keys)}
         self._refuse_too_many()
@@ -49,7 +49,7 @@ class LabelBook:
 
     def ids(self, labels: pa.Array | None, count: int) -> tuple[LabelIds, dict[int, str]]:
         """An id for each row, and the reason for each row whose label cannot be used."""
-        if self._scheme == "none":
+        if self.scheme == "none":
             return np.zeros(count, np.int32), {}
         if labels is None:
             return np.full(count, UNLABELLED, np.int32), dict.fromkeys(range(count), NO_LABEL)
@@ -71,10 +71,10 @@ class LabelBook:
         key = SEPARATOR.join(sorted({_plain(part) for part in name.split(SEPARATOR)} - {""}))
         if not key:
             return UNLABELLED, NO_LABEL
-        if self._scheme != "as-is":
+        if self.scheme != "as-is":
             if key not in ("1", "2", "3", "4", "5"):
                 return UNLABELLED, NO_STARS
-            if key == "3" and self._scheme == "polarity-strict":
+            if key == "3" and self.scheme == "polarity-strict":
                 return UNLABELLED, NEUTRAL
         with self._lock:
             number = self._ids.setdefault(key, len(self._ids))
@@ -89,10 +89,22 @@ class LabelBook:
         """The labels in order of their ids."""
         return list(self._ids)
 
-    def order(self) -> tuple[LabelIds, npt.NDArray[np.float64]]:
-        """For each id, its place among all labels, and its value (0 where labels are not numbers)."""
+    def sizes(self) -> list[int]:
+        """How many classes a row of each label has."""
+        return [len(classes) for classes in self.classes(rates_stars=False).of_label]
+
+    @property
+    def numeric(self) -> bool:
+        """All labels are numbers."""
+        return all(_is_number(key) for key in self._ids)
+
+    def order(self, numeric: bool = True) -> tuple[LabelIds, npt.NDArray[np.float64]]:
+        """For each id, its place among all labels, and its value (0 where labels are not numbers).
+
+        Who knows only some of the labels says whether all of them are ``numeric``.
+        """
         keys = self.keys()
-        numeric = all(_is_number(key) for key in keys)
+        numeric = numeric and self.numeric
         ranked = sorted(keys, key=(lambda key: (float(key), key)) if numeric else None)
         place = {key: rank for rank, key in enumerate(ranked)}
         values = [float(key) if numeric else 0.0 for key in keys]
@@ -101,11 +113,11 @@ class LabelBook:
     def classes(self, rates_stars: bool) -> Classes:
         """What every label becomes. ``rates_stars``: the labels were found to be ratings."""
         keys = self.keys()
-        if self._scheme == "none":
+        if self.scheme == "none":
             return Classes([], [[] for _ in keys])
-        if self._scheme == "stars":
+        if self.scheme == "stars":
             return Classes(["1", "2", "3", "4", "5"], [[int(key) - 1] for key in keys])
-        if self._scheme in ("polarity", "polarity-strict"):
+        if self.scheme in ("polarity", "polarity-strict"):
             # Zhang's polarity files hold classes, 1 and 2, and not stars: 2 is the positive one.
             least_positive = 2 if not rates_stars and set(keys) <= {"1", "2"} else 4
             return Classes(["negative", "positive"], [[int(int(key) >= least_positive)] for key in keys])

@@ -122,7 +122,7 @@ def _make(
     read = Reader(settings, rows, tables, partitions, rejections).read(given, resources, progress)
     check(read, settings)
     classes, bases = read.book.classes(read.rates_stars), tables.bases()
-    folding = Folding(settings, read.book, classes, {item.origin for item in given})
+    folding = Folding(settings, read.book, {item.origin for item in given})
     found = Counter(folding, bases, (rows, kept)).count(partitions, resources, progress)
     vocabulary, final_ids = tables.vocabulary(
         found.words, settings.vocabulary, settings.min_count, resources.memory_bytes // 4, scratch

@@ -8,8 +8,9 @@ counts, labels and the vocabulary come to the driver.
 import json
 import uuid
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from manyhands.cluster import raise_told, running, spark
-from manyhands.data.counting import Counts, Folding
+from manyhands.data.counting import Counts
 from manyhands.data.finishing import Made, check, finish
 from manyhands.data.labels import LabelBook
 from manyhands.data.layout import Layout
@@ -35,7 +36,6 @@ from manyhands.data.spark_rows import (
     COUNTS,
     ERROR,
     REJECTED,
-    ROWS,
     SCHEMA,
     TALLY,
     WORDS,
@@ -73,21 +73,35 @@ def make_on_spark(
     progress: Progress,
 ) -> None:
     """Make the dataset in ``folder``; its parts too, or for a remote ``out`` in a place beside it."""
-    scheme = _scheme(given, settings)
+    progress.stage("starting Spark", None, "tasks")
+    scheme, numeric = _first_look(given, settings)
     with spark(choice.master, choice.conf, "manyhands prepare") as session:
         partitions = choice.partitions or _partitions(given, session.sparkContext.defaultParallelism)
         spans = cut_input(given, settings, partitions)
         work = _Work(session, progress, given, settings, spans, partitions)
-        with work.read(scheme) as (texts, read, lines):
-            check(read, settings)
-            with work.fold(texts, read) as (folded, found):
-                vocabulary = work.vocabulary(folded)
-                layout = Layout(found, read.book.classes(read.rates_stars), vocabulary.ids)
-                staging = _staging(folder, out, staged)
-                written = work.write(texts, folded, layout, vocabulary, PartStage(layout, lines, staging))
+        with ExitStack() as kept:
+            folded = kept.enter_context(work.folded(scheme, numeric))
+            if folded.read.book.numeric != numeric:  # the first look deceived us: labels sort otherwise
+                folded = kept.enter_context(work.folded(scheme, folded.read.book.numeric))
+            check(folded.read, settings)
+            classes = folded.read.book.classes(folded.read.rates_stars)
+            vocabulary = work.vocabulary(folded)
+            layout = Layout(folded.counts, classes, vocabulary.ids)
+            stage = PartStage(layout, folded.lines, _staging(folder, out, staged))
+            written = work.write(folded, layout, vocabulary, stage)
     facts = _collected(folder, staged, written)
-    made = Made(given, settings, read, found, read.book.classes(read.rates_stars), vocabulary, layout)
+    made = Made(given, settings, folded.read, folded.counts, classes, vocabulary, layout)
     finish(folder, made, [facts[plan.name] for plan in layout.plans], facts[REJECTED_FILE])
+
+
+@dataclass(frozen=True)
+class _Folded:
+    """The rows that are kept, on the executors; and what the driver knows of them."""
+
+    frame: Any
+    read: Read
+    counts: Counts
+    lines: list[tuple[str, int]]  # for each span, its file and how many lines stand before it
 
 
 @dataclass(frozen=True)
@@ -100,39 +114,29 @@ class _Work:
     partitions: int
 
     @contextmanager
-    def read(self, scheme: LabelScheme) -> Iterator[tuple[Any, Read, list[tuple[str, int]]]]:
-        """The texts by partition; what was found; and for each span, its file and the lines before it."""
+    def folded(self, scheme: LabelScheme, numeric: bool) -> Iterator[_Folded]:
+        """Read everything, send each text to its partition, and fold there."""
         shares = share_out(self.spans, self.given, self.partitions)
-        stage = ReadStage(self.given, self.spans, shares, self.settings, scheme, self.partitions)
-        tasks = self.session.range(0, len(shares), 1, len(shares))
-        with self._kept(self._to_places(_map(tasks, stage), self.partitions + 1)) as texts:
-            tallies = {start: json.loads(bytes(p)) for start, p in self._told(texts, TALLY, "reading")}
-            lines = _lines_before([tallies[k]["lines"] for k in range(len(self.spans))], self.spans)
-            named = [
-                (self.given[s.given].file.name, before) for s, before in zip(self.spans, lines, strict=True)
-            ]
-            yield texts, _read(scheme, tallies, named), named
-
-    @contextmanager
-    def fold(self, texts: Any, read: Read) -> Iterator[tuple[Any, Counts]]:
+        read = ReadStage(self.given, self.spans, shares, self.settings, scheme, self.partitions)
         origins = {item.origin for item in self.given}
-        folding = Folding(self.settings, read.book, read.book.classes(read.rates_stars), origins)
-        labels = {key: number for number, key in enumerate(read.book.keys())}
-        stage = FoldStage(folding, labels, self.partitions)
-        with self._kept(_map(texts.where(texts.kind == ROWS), stage)) as folded:
-            found = Counts()
-            for start, payload in self._told(folded, COUNTS, "folding"):
-                *numbers, duplicates = np.frombuffer(payload, np.int64).tolist()
-                table = np.reshape(numbers, (3, len(SPLITS), -1))
-                for into, counts in zip((found.rows, found.tokens, found.labels), table, strict=True):
-                    into[:, start : start + table.shape[2]] += counts
-                found.duplicates += duplicates
-            yield folded, found
+        fold = FoldStage(self.settings, scheme, numeric, origins, self.partitions)
+        texts = _map(self.session.range(0, len(shares), 1, len(shares)), read)
+        with self._kept(_map(self._to_places(texts, self.partitions + 1), fold)) as frame:
+            told = frame.where(frame.kind.isin(TALLY, COUNTS, ERROR))
+            found = running(self.session, self.progress, "reading", told.toArrow)
+            _raise_errors(found)
+            tallies, counts = _facts_in(found)
+            before = _lines_before([tallies[k]["lines"] for k in range(len(self.spans))], self.spans)
+            names = [self.given[span.given].file.name for span in self.spans]
+            lines = list(zip(names, before, strict=True))
+            yield _Folded(frame, _read(scheme, tallies, lines), counts, lines)
 
-    def vocabulary(self, folded: Any) -> Vocabulary:
+    def vocabulary(self, folded: _Folded) -> Vocabulary:
         """Counted in every partition, and added up in a tree: there first, then by word over all."""
-        words = folded.where(folded.kind == WORDS).mapInArrow(words_of, "word string, count long")
-        totals = words.groupBy("word").sum("count").withColumnRenamed("sum(count)", "total")
+        frame = folded.frame
+        words = frame.where(frame.kind == WORDS).mapInArrow(words_of, "word string, count long")
+        met = words.repartition(self.partitions, "word")
+        totals = met.groupBy("word").sum("count").withColumnRenamed("sum(count)", "total")
         kept = totals.where(totals.total >= self.settings.min_count)
         kept = kept.orderBy(kept.total.desc(), kept.word).limit(self.settings.vocabulary)
         table = running(self.session, self.progress, "vocabulary", kept.toArrow).combine_chunks()
@@ -144,17 +148,18 @@ class _Work:
         )
 
     def write(
-        self, texts: Any, folded: Any, layout: Layout, vocabulary: Vocabulary, stage: PartStage
+        self, folded: _Folded, layout: Layout, vocabulary: Vocabulary, stage: PartStage
     ) -> list[dict[str, Any]]:
-        broadcast = self.session.sparkContext.broadcast
+        frame, broadcast = folded.frame, self.session.sparkContext.broadcast
+        labels = {key: number for number, key in enumerate(folded.read.book.keys())}
         words = pa.RecordBatch.from_arrays([vocabulary.words], ["word"])
-        shared = broadcast(layout), broadcast(packed(words).to_pybytes())
+        shared = broadcast(layout), broadcast(packed(words).to_pybytes()), broadcast(labels)
         places = len(layout.plans) + 1
         begin = self.session.createDataFrame(
             pa.Table.from_batches([row(k, BEGIN, b"") for k in range(places)])
         )
-        encoded = _map(folded, EncodeStage(*shared, self.partitions))
-        rejected = texts.where(texts.kind == REJECTED).drop("place")
+        encoded = _map(frame, EncodeStage(*shared, self.partitions))
+        rejected = frame.where(frame.kind == REJECTED)
         rejected = rejected.selectExpr(f"{places - 1} as place", "kind", "start", "payload")
         everything = begin.union(encoded).union(rejected)
         done = _map(self._to_places(everything, places), stage)
@@ -178,12 +183,6 @@ class _Work:
         finally:
             kept.unpersist()
 
-    def _told(self, frame: Any, kind: str, stage: str) -> list[tuple[int, pa.Buffer]]:
-        wanted = frame.where(frame.kind.isin(kind, ERROR))
-        found = running(self.session, self.progress, stage, wanted.toArrow)
-        _raise_errors(found)
-        return [(start, payload) for _, _, start, payload in rows_of(found.to_batches())]
-
 
 def _map(frame: Any, stage: Any) -> Any:
     return frame.mapInArrow(stage, SCHEMA)
@@ -195,13 +194,33 @@ def _raise_errors(found: pa.Table) -> None:
             raise_told(bytes(payload).decode())
 
 
-def _scheme(given: list[Given], settings: PrepareSettings) -> LabelScheme:
-    """By the first file that holds anything."""
+def _first_look(given: list[Given], settings: PrepareSettings) -> tuple[LabelScheme, bool]:
+    """By the first file that holds anything: what labels mean, and whether they are numbers."""
     for item in given:
         with closing(InputStream(item.file)) as stream:
             if stream.head():
-                return label_scheme(settings, open_source(stream, settings))
+                source = open_source(stream, settings)
+                book = LabelBook(label_scheme(settings, source))
+                for piece in islice(source.pieces(), 1):
+                    records = piece()
+                    book.ids(records.labels, len(records.texts))
+                return book.scheme, book.numeric
     raise InputError("the input holds no rows at all")
+
+
+def _facts_in(found: pa.Table) -> tuple[dict[int, Any], Counts]:
+    """What readers tell, by span; and the counts of all partitions."""
+    tallies, counts = {}, Counts()
+    for _, kind, start, payload in rows_of(found.to_batches()):
+        if kind == TALLY:
+            tallies[start] = json.loads(bytes(payload))
+        else:
+            *numbers, duplicates = np.frombuffer(payload, np.int64).tolist()
+            table = np.reshape(numbers, (3, len(SPLITS), -1))
+            for into, some in zip((counts.rows, counts.tokens, counts.labels), table, strict=True):
+                into[:, start : start + table.shape[2]] += some
+            counts.duplicates += duplicates
+    return tallies, counts
 
 
 def _partitions(given: list[Given], cores: int) -> int:

@@ -144,43 +144,59 @@ class _Found:
 
 @dataclass(frozen=True)
 class FoldStage:
-    """From the texts of a partition to the rows that are kept, with their words by number."""
+    """From the texts of a partition to the rows that are kept, with their words and labels by number.
 
-    folding: Folding
-    labels: dict[str, int]
+    These numbers mean something within the partition alone. Nobody knows all labels yet: that all
+    are ``numeric`` is a guess, which the driver makes and verifies.
+    """
+
+    settings: PrepareSettings
+    scheme: LabelScheme
+    numeric: bool
+    origins: set[int]
     partitions: int
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         tables, texts, places = WordTables(TABLE_BYTES), [], set()
-        for partition, _, _, payload in rows_of(batches):
-            places.add(partition)
-            texts.append(self._numbered(unpacked(payload), tables))
-        if not texts:
-            return
-        (place,) = places
-        batch, bases = pa.concat_batches(texts), tables.bases()
+        labels: dict[str, int] = {}
+        for place, kind, start, payload in rows_of(batches):
+            if kind == ROWS:
+                places.add(place)
+                texts.append(_numbered(unpacked(payload), tables, labels))
+            else:  # what readers tell comes through
+                yield row(place, kind, payload, start)
+        if texts:
+            yield from self._folded(places.pop(), pa.concat_batches(texts), tables, list(labels))
+
+    def _folded(
+        self, place: int, batch: pa.RecordBatch, tables: WordTables, labels: list[str]
+    ) -> Iterator[pa.RecordBatch]:
+        bases, book = tables.bases(), LabelBook(self.scheme, labels)
         words = np.zeros(bases[-1], np.int64)
-        kept, counts = self.folding.take(batch, bases, words)
-        yield row(place, WORDS, packed(_counted(tables, words)))
+        folding = Folding(self.settings, book, self.origins, self.numeric)
+        kept, counts = folding.take(batch, bases, words)
+        yield row(place, WORDS, packed(_counted(tables, words, labels)))
         run = slice(-(-place * PREFIXES // self.partitions), -(-(place + 1) * PREFIXES // self.partitions))
         table = np.stack([counts.rows, counts.tokens, counts.labels])[:, :, run]
         yield row(place, COUNTS, np.append(table.ravel(), counts.duplicates).tobytes(), run.start)
         yield from (row(place, ROWS, packed(some)) for some in _in_pieces(kept, batch))
 
-    def _numbered(self, batch: pa.RecordBatch, tables: WordTables) -> pa.RecordBatch:
-        known = [self.labels[key] for key in batch["label"].dictionary.to_pylist()]
-        labels = np.array(known, np.int32)[batch["label"].indices.to_numpy()]
-        columns = [batch["high"], batch["low"], batch["origin"], labels, batch["weight"]]
-        columns += numbered(tables, from_arrow(batch["text"]), np.arange(len(batch)))
-        return pa.RecordBatch.from_arrays(columns, schema=ROW)
+
+def _numbered(batch: pa.RecordBatch, tables: WordTables, labels: dict[str, int]) -> pa.RecordBatch:
+    keys = batch["label"].dictionary.to_pylist()
+    known = np.array([labels.setdefault(key, len(labels)) for key in keys], np.int32)
+    of_rows = known[batch["label"].indices.to_numpy()]
+    columns = [batch["high"], batch["low"], batch["origin"], of_rows, batch["weight"]]
+    columns += numbered(tables, from_arrow(batch["text"]), np.arange(len(batch)))
+    return pa.RecordBatch.from_arrays(columns, schema=ROW)
 
 
-def _counted(tables: WordTables, counts: Any) -> pa.RecordBatch:
-    """All words by number, with their counts; ``bases`` says where each table's begin."""
+def _counted(tables: WordTables, counts: Any, labels: list[str]) -> pa.RecordBatch:
+    """All words by number, with their counts; ``facts`` say where each table's begin, and name the labels."""
     words = joined(tables.words()).arrow()
     schema = pa.schema({"word": pa.large_binary(), "count": pa.int64()})
-    bases = {"bases": json.dumps(tables.bases().tolist())}
-    return pa.RecordBatch.from_arrays([words, counts], schema=schema.with_metadata(bases))
+    facts = json.dumps({"bases": tables.bases().tolist(), "labels": labels})
+    return pa.RecordBatch.from_arrays([words, counts], schema=schema.with_metadata({"facts": facts}))
 
 
 def _in_pieces(kept: pa.RecordBatch, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -206,24 +222,30 @@ def words_of(batches: Batches) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True)
 class EncodeStage:
-    """From kept rows to numbers with their places in the parts. Layout and vocabulary are broadcast."""
+    """From kept rows to numbers with their places in the parts.
+
+    Layout, vocabulary and labels are broadcast.
+    """
 
     layout: Any
     vocabulary: Any
+    labels: Any
     partitions: int
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         layout: Layout = self.layout.value
-        encoder: Encoder | None = None
         for place, kind, _, payload in rows_of(batches):
             if kind == WORDS:  # it comes before the rows
                 batch = unpacked(payload)
                 final_ids = self._vocabulary().ids_of(from_arrow(batch["word"]))
-                bases = np.array(json.loads(batch.schema.metadata[b"bases"]))
-                encoder = Encoder(layout, place, self.partitions, final_ids, bases)
-            elif kind == ROWS and encoder is not None:
+                facts = json.loads(batch.schema.metadata[b"facts"])
+                labels = np.array([self.labels.value[key] for key in facts["labels"]], np.int32)
+                encoder = Encoder(layout, place, self.partitions, final_ids, np.array(facts["bases"]))
+            elif kind == ROWS:
                 batch = unpacked(payload)
                 kept, words = batch.select(KEPT.names), batch.select(WORD_COLUMNS)
+                number = KEPT.get_field_index("label")
+                kept = kept.set_column(number, "label", pa.array(labels[kept["label"].to_numpy()]))
                 for part, name, start, values in encoder.segments(kept, words):
                     stored = np.ascontiguousarray(values, layout.plans[part].dtypes[name])
                     yield row(part, name, pa.py_buffer(stored), start)

@@ -29,10 +29,7 @@ from manyhands.text.lesson import Lesson
 from manyhands.train.exchange import Alone, Course, Learn
 from manyhands.train.state import State
 
-CONF = (
-    "spark.driver.maxResultSize=0",  # what comes back is one model, however large
-    "spark.sql.adaptive.enabled=false",  # there is nothing to adapt, and looking takes a third of a second
-)
+CONF = ("spark.driver.maxResultSize=0",)  # what comes back is one model, however large
 
 
 def run(
