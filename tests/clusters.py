@@ -15,6 +15,8 @@ from pathlib import Path
 import manyhands
 
 EXECUTOR = b"CoarseGrainedExecutorBackend"
+LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a JVM that lives for seconds should not optimise itself
+QUICK = (f"spark.executor.extraJavaOptions={LIGHT}", f"spark.driver.extraJavaOptions={LIGHT}")
 
 
 def spark_home() -> Path:
@@ -72,7 +74,12 @@ def _is_ours(process: int) -> bool:
 
 
 def _start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "SPARK_HOME": str(spark_home()), "PYSPARK_PYTHON": sys.executable}
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(spark_home()),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_DAEMON_JAVA_OPTS": LIGHT,
+    }
     with log.open("wb") as file:
         return subprocess.Popen(command, stdout=file, stderr=file, env=environment)
 

@@ -92,6 +92,7 @@ def tables() -> dict[str, str]:
         "rows": table([("random rows, one core", "rows/s"), *by_row]),
         **crews_and_cells(),
         **words(),
+        **averages(),
         "memory": table([(f"{memory['gigabytes']} GB of reviews", "peak memory", "speed"), *by_memory]),
     }
 
@@ -127,6 +128,34 @@ def crews_and_cells() -> dict[str, str]:
         "lstm": table([("rows/s on 2 threads", *ways, "ours beside the padded"), *speeds]),
         "lstm_accuracy": table([("reviews", "settings", "accuracy by seed", "seconds"), *learnt]),
         "balance": table([("speeds", "each alone", "together", "of the sum", "without balance"), *crews]),
+    }
+
+
+def averages() -> dict[str, str]:
+    """The tables of partitions that are averaged."""
+    found = record("average")
+    iris = [
+        (
+            "one process" if r["spread"] == "single" else f"{r['partitions']} partitions",
+            {None: "-", 1: "once, at the end"}.get(r.get("rounds"), f"{r.get('rounds')} times"),
+            f"{100 * r['accuracy']:.1f} %",
+            f"{r['seconds']} s",
+            "-" if r["study_seconds"] is None else f"{r['study_seconds']:,} s",
+        )
+        for r in found["iris"]
+    ]
+    imdb = [
+        (
+            f"`{name}`",
+            f"{r['rounds']}, momentum {r.get('outer_momentum', 0)}",
+            *(f"{100 * r[way]['accuracy']:.2f} %, {r[way]['seconds']} s" for way in ("single", "average")),
+            f"{r['points']:+} points",
+        )
+        for name, r in found["imdb"].items()
+    ]
+    return {
+        "iris": table([("Iris", "averaged", "accuracy", "seconds", "the study"), *iris]),
+        "averages": table([("IMDB", "rounds", "one process", "four partitions", "difference"), *imdb]),
     }
 
 

@@ -211,7 +211,10 @@ def _start(settings: Mapping[str, str], task: str, log: Any) -> Any:
     try:
         gateway = launch_gateway(conf, popen_kwargs={"stderr": log})
         context = hand.submit(SparkContext, conf=conf, gateway=gateway)
-        return SparkSession(context.result(ANSWER_SECONDS))
+        session = SparkSession(context.result(ANSWER_SECONDS))
+        if LOG not in os.environ:  # under spark-submit, the JVM's log is on the screen already
+            session.sparkContext.setLogLevel("OFF")
+        return session
     except TimeoutError:  # something listens there, and is no master: Spark would try for a minute
         raise UsageError(
             f"no Spark master answers at {settings['spark.master']}; check the address"
@@ -234,7 +237,7 @@ def _stop() -> None:
     with suppress(Exception):  # the JVM may be gone, or hang in its start
         if context is not None and context._jsc is not None:
             context.stop()
-    if gateway is not None and hasattr(gateway, "proc"):  # else it is spark-submit's
+    if gateway is not None and getattr(gateway, "proc", None) is not None:  # else it is spark-submit's
         with suppress(Exception):
             gateway.shutdown()
         gateway.proc.kill()

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.clusters import cluster, executors, kill_an_executor, messy, same, spark_home
+from tests.clusters import QUICK, cluster, executors, kill_an_executor, messy, same, spark_home
 from tests.tasks import write_labelled
 
 import manyhands
@@ -18,7 +18,7 @@ from manyhands.cluster import spark
 from manyhands.errors import MissingPartError, UsageError
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
-SMALL = ["spark.executor.memory=512m"]
+SMALL = ["spark.executor.memory=512m", *QUICK]
 
 
 @pytest.fixture(scope="module")
@@ -68,15 +68,10 @@ def test_killed_executors_change_nothing(tmp_path, master):
 def test_by_spark_submit(tmp_path, master):
     (tmp_path / "reviews.json").write_text("\n".join(messy(500, 4)))
     local = manyhands.prepare(tmp_path / "reviews.json", tmp_path / "local", max_rejected=0.1)
-    submit = [str(spark_home() / "bin" / "spark-submit"), "--master", master, "--conf", SMALL[0]]
-    command = [
-        *submit,
-        str(Path(manyhands.__file__).parent / "__main__.py"),
-        "prepare",
-        "reviews.json",
-        "--engine",
-        "spark",
-    ]
+    program = str(Path(manyhands.__file__).parent / "__main__.py")
+    command = [str(spark_home() / "bin" / "spark-submit"), "--master", master]
+    command += [word for conf in SMALL for word in ("--conf", conf)]
+    command += [program, "prepare", str(tmp_path / "reviews.json"), "--engine", "spark"]
     done = subprocess.run(
         [*command, "--max-rejected", "0.1", "--out", "out"],
         cwd=tmp_path,
@@ -102,12 +97,12 @@ AVERAGE |= {"spread": "average", "partitions": 3, "rounds": 4}
 
 def test_executors_killed_in_and_between_rounds_change_nothing(tmp_path, master, lesson):
     weights = []
-    for killer in (Killer(), Killer("round 2 of 4", "round 3 of 4", between=True)):
-        with spark(master, SMALL, "tests"):
+    with spark(master, SMALL, "tests"):
+        for killer in (Killer(), Killer("round 2 of 4", "round 3 of 4", between=True)):
             out = tmp_path / str(len(weights))
             manyhands.train(lesson, out, progress=killer, **AVERAGE)
-        assert not killer.waiting, "it was over before an executor could be killed"
-        weights.append((out / "model.safetensors").read_bytes())
+            assert not killer.waiting, "it was over before an executor could be killed"
+            weights.append((out / "model.safetensors").read_bytes())
     assert weights[0] == weights[1]
 
 
@@ -149,7 +144,7 @@ def test_executors_of_a_wrong_size(tmp_path, master, memory, message, monkeypatc
             tmp_path / "out",
             engine="spark",
             master=master,
-            spark_conf=[f"spark.executor.memory={memory}"],
+            spark_conf=[f"spark.executor.memory={memory}", *QUICK],
         )
 
 
