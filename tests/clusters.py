@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import manyhands
+from manyhands.java import find_java
 
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a JVM that lives for seconds should not optimise itself
@@ -28,6 +29,7 @@ def spark_home() -> Path:
 @contextmanager
 def cluster(folder: Path, workers: int) -> Iterator[str]:
     """The address of the master, once all workers have joined."""
+    find_java()
     port = free_port()
     address = f"spark://127.0.0.1:{port}"
     program = str(spark_home() / "bin" / "spark-class")

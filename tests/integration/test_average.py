@@ -3,14 +3,12 @@
 import json
 import os
 import re
-import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.conftest import need
 from tests.tasks import lesson, running_text, write_labelled
 
 from manyhands.catalog import MODELS, load
@@ -42,7 +40,6 @@ def session():
     from manyhands.cluster import spark
     from manyhands.spread.average import CONF
 
-    need("Java", shutil.which("java") or os.environ.get("JAVA_HOME"))
     with spark("local[2,4]", CONF, "tests") as session:
         yield session
 

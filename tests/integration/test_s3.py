@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.clusters import free_port
 from tests.conftest import need, reviews
 from tests.tasks import write_labelled
 
@@ -18,12 +18,6 @@ import manyhands
 from manyhands.errors import InputError, UsageError
 
 KEY, SECRET = "test-key", "test-secret-test-secret"
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +101,26 @@ def test_from_a_bucket_to_a_bucket(bucket: str, tmp_path: Path) -> None:
         manyhands.prepare(f"{bucket}/raw/*", f"{bucket}/prepared/one", **chosen)
     again = manyhands.prepare(f"{bucket}/raw/a.jsonl.gz", f"{bucket}/prepared/one", overwrite=True, **chosen)
     assert len(again) == 3000 and len(manyhands.open_dataset(f"{bucket}/prepared/one")) == 3000
+
+
+def test_executors_read_and_write_buckets(bucket: str) -> None:
+    """Parts go from the executors to the bucket, and from there, by name alone, to their place."""
+    pytest.importorskip("pyspark", reason="needs the extra spark")
+    import fsspec
+
+    put(f"{bucket}/many/a.jsonl.gz", 600)
+    put(f"{bucket}/many/b.jsonl", 1500, first=400)
+    chosen = {"text_field": "body", "label_field": "points", "overwrite": True}
+    made = {}
+    for engine in ({}, {"engine": "spark", "master": "local[2]", "partitions": 3}):
+        out = f"{bucket}/prepared/{len(made)}"
+        manyhands.prepare(f"{bucket}/many/*", out, **chosen, **engine)
+        files = fsspec.filesystem("s3")
+        files.invalidate_cache()
+        made[out] = {name.rpartition("/")[2]: files.cat_file(name) for name in files.find(out)}
+    one, two = made.values()
+    assert one == two
+    assert not [name for name in fsspec.filesystem("s3").find(f"{bucket}/prepared") if "staging" in name]
 
 
 def test_what_is_not_there(bucket: str, tmp_path: Path) -> None:
