@@ -224,8 +224,10 @@ def _facts_in(found: pa.Table) -> tuple[dict[int, Any], Counts]:
 
 
 def _partitions(given: list[Given], cores: int) -> int:
+    """Each of a size that fits well into memory; as many for one core as for another."""
     expected = sum(item.expected_bytes for item in given)
-    return min(max(expected // PARTITION_BYTES, 2 * cores), PREFIXES)
+    rounds = max(round(expected / PARTITION_BYTES / cores), 2)
+    return min(rounds * cores, PREFIXES)
 
 
 def _lines_before(lines: list[int], spans: list[Span]) -> list[int]:

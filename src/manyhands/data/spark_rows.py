@@ -18,6 +18,9 @@ TYPES = pa.schema({"place": pa.int32(), "kind": pa.string(), "start": pa.int64()
 ROWS, TALLY, REJECTED, WORDS, COUNTS = "rows", "tally", "rejected", "words", "counts"
 BEGIN, ERROR, FACTS = "begin", "error", "facts"
 
+# Spark copies what it moves half a dozen times: that costs more than making it small.
+COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd")
+
 # A text on its way from reading to folding; its label is that of the input.
 TEXT = pa.schema(
     {
@@ -55,7 +58,7 @@ def rows_of(batches: Batches) -> Iterator[tuple[int, str, int, pa.Buffer]]:
 
 def packed(batch: pa.RecordBatch) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
+    with pa.ipc.new_stream(sink, batch.schema, options=COMPRESSED) as writer:
         writer.write_batch(batch)
     return sink.getvalue()
 
