@@ -12,7 +12,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -124,8 +124,7 @@ def raise_told(text: str) -> None:
 
 def _watch(tracker: Any, group: str, future: "Future[Result]", progress: Progress, stage: str) -> None:
     known = 0
-    while not future.done():
-        time.sleep(POLL_SECONDS)
+    while not wait([future], POLL_SECONDS).done:
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
         infos = [tracker.getStageInfo(number) for job in jobs if job for number in job.stageIds]
         stages = {info.stageId: info for info in infos if info}
@@ -158,6 +157,8 @@ def _settings(master: str | None, conf: Sequence[str]) -> dict[str, str]:
         # Spark only moves bytes for us. Plans have nothing to adapt, and no expression is worth compiling.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.shuffle.compress": "false",  # it is compressed already
     }
     where = chosen.get("spark.master", "")
     if where.startswith("local") or any(f"//{name}" in where for name in LOOPBACK):

@@ -201,10 +201,10 @@ def _first_look(given: list[Given], settings: PrepareSettings) -> tuple[LabelSch
             if stream.head():
                 source = open_source(stream, settings)
                 book = LabelBook(label_scheme(settings, source))
-                for piece in islice(source.pieces(), 1):
+                for piece in islice(source.pieces(), 1 if book.scheme == "as-is" else 0):
                     records = piece()
                     book.ids(records.labels, len(records.texts))
-                return book.scheme, book.numeric
+                return book.scheme, book.numeric  # stars always are
     raise InputError("the input holds no rows at all")
 
 

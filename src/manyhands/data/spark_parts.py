@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
@@ -61,8 +60,7 @@ class PartStage:
             if place not in writers:
                 writers[place] = PartWriter(folder, plans[place])
             if kind != BEGIN:
-                values = np.frombuffer(payload, plans[place].dtypes[kind])
-                writers[place].write(kind, start, values)
+                writers[place].write(kind, start, unpacked(payload)[kind].to_numpy())
         for part, name, start, first in self.layout.beginnings():
             if part in writers:
                 writers[part].write(name, start, first)

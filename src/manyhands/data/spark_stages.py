@@ -248,7 +248,7 @@ class EncodeStage:
                 kept = kept.set_column(number, "label", pa.array(labels[kept["label"].to_numpy()]))
                 for part, name, start, values in encoder.segments(kept, words):
                     stored = np.ascontiguousarray(values, layout.plans[part].dtypes[name])
-                    yield row(part, name, pa.py_buffer(stored), start)
+                    yield row(part, name, packed(pa.RecordBatch.from_arrays([stored], [name])), start)
 
     def _vocabulary(self) -> Vocabulary:
         words = unpacked(pa.py_buffer(self.vocabulary.value))["word"]
