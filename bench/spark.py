@@ -34,7 +34,7 @@ REAL = ("reviews/tripadvisor_60k.jsonl.zst", "reviews/amazon/*.json.gz")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=1_500_000)
+    parser.add_argument("--rows", type=int, default=2_500_000)
     parser.add_argument("--rounds", type=int, default=2, help="rounds; the best of each contender counts")
     parser.add_argument("--data", type=Path, help="folder with real reviews")
     options = parser.parse_args()
