@@ -7,6 +7,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as sf
 from rules import (
+    FIRST_WORD_ID,
     LOWEST_GOOD_RATING,
     RATINGS,
     SPLITS,
@@ -21,8 +22,6 @@ from rules import (
     timed,
 )
 from spark_way import start_session
-
-FIRST = 3
 
 
 def prepare(spark: SparkSession, source: Path, output: Path) -> Stored:
@@ -39,7 +38,7 @@ def prepare(spark: SparkSession, source: Path, output: Path) -> Stored:
     folded = folded.persist(StorageLevel.MEMORY_AND_DISK)
     words = folded.select(sf.explode(sf.split("text", " ")).alias("word")).groupBy("word").count()
     top = words.orderBy(sf.desc("count"), "word").limit(VOCABULARY_SIZE).collect()
-    ids = spark.sparkContext.broadcast({row["word"]: number for number, row in enumerate(top, FIRST)})
+    ids = spark.sparkContext.broadcast({row["word"]: number for number, row in enumerate(top, FIRST_WORD_ID)})
     number = sf.udf(lambda text: [ids.value.get(word, UNKNOWN_ID) for word in text.split(" ")], "array<int>")
     (output / "vocabulary.txt").write_text("\n".join(row["word"] for row in top) + "\n", encoding="utf-8")
     seen = Observation()

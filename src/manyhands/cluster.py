@@ -165,7 +165,7 @@ def _settings(master: str | None, conf: Sequence[str]) -> dict[str, str]:
         wanted |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     if where.startswith("local"):
         wanted["spark.driver.memory"] = f"{min(4096, machine_memory() >> 22)}m"  # a quarter, or 4 GB
-        # For the same reason: on two cores, the optimising compiler took twice the time that it saved.
+        # For the same reason: with the optimising compiler, preparing 41 MB took 40 s of CPU instead of 27.
         wanted["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1"
     return {**wanted, **chosen}
 
