@@ -97,6 +97,19 @@ def test_files_for_a_split(tmp_path):
     same(local, manyhands.prepare(train, tmp_path / "spark", engine="spark", partitions=5, **settings))
 
 
+def test_labels_that_only_look_like_numbers_at_first(tmp_path):
+    """Ties among labels go by number, or by name where one is none: the first file deceives."""
+    (tmp_path / "a.txt").write_text(
+        "__label__10 tied\n__label__9 tied\n__label__2 tied\n" + lines("__label__2 N", 20)
+    )
+    (tmp_path / "b.txt").write_text(lines("__label__x other N", 20))
+    sources = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for files in (sources[:1], sources):
+        local = manyhands.prepare(files, tmp_path / "local", overwrite=True)
+        made = manyhands.prepare(files, tmp_path / "spark", engine="spark", partitions=3, overwrite=True)
+        same(local, made)
+
+
 def test_real_reviews(tmp_path, real_data):
     sources = sorted((real_data / "reviews").glob("*"))[:2]
     settings = {"max_rejected": 1.0}
