@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-kills bench-hosts reference clean
+.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-kills bench-hosts bench-start kernels reference clean
 
 # Prepare real reviews, train on them, judge the model and use it.
 demo: $(VENV)/.demo
@@ -69,6 +69,10 @@ bench-spark: $(VENV)/.test
 bench-average: $(VENV)/.test
 	$(BIN)/python bench/average.py --data $(DATA)
 
+# How good crews are beside one process.
+bench-crews: $(VENV)/.test
+	$(BIN)/python bench/crews.py --data $(DATA)
+
 # Crews of workers of unequal speed.
 bench-balance: $(VENV)/.test
 	$(BIN)/python bench/balance.py
@@ -82,12 +86,21 @@ bench-hosts: $(VENV)/.test
 	tools/system_packages.sh ip:iproute2
 	$(BIN)/python bench/hosts.py
 
+# What starting costs: a wheel is built, and installed in a new environment.
+bench-start: $(VENV)/.test
+	$(BIN)/python bench/start.py
+
+# All kernels ahead, as in a wheel, for those who start often: four minutes. Of what is changed later, each
+# is compiled on its first call again.
+kernels: $(VENV)/.demo
+	$(BIN)/python tools/compile_kernels.py src/manyhands/kernels/compiled
+
 # The reference pages and the tables in the README, from their sources.
 reference: $(VENV)/.test
 	$(BIN)/python tools/make_reference.py
 
 clean:
-	rm -rf $(VENV) .venv-peers .venv-fasttext data runs build
+	rm -rf $(VENV) .venv-peers .venv-fasttext data runs build src/manyhands/kernels/compiled
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -16,23 +16,29 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.models import lstm
+from manyhands.models.recurrent import lstm
 from manyhands.records import Resources, Silent
-from manyhands.spread.allreduce import AllReduce
+from manyhands.spread.allreduce import AllReduceExchange
 from manyhands.spread.balance import Policy
 from manyhands.spread.group import Group
-from manyhands.spread.job import job_for
-from manyhands.spread.running import learn
 from manyhands.text.corpus import corpus_of
-from manyhands.text.lesson import Labels, Lesson
+from manyhands.text.labelled_rows import LabelledRows, Labels
 from manyhands.text.ragged import from_strings
-from manyhands.train.state import State
+from manyhands.training.job import job_for
+from manyhands.training.learn import learn
+from manyhands.training.state import State
 from measure import save
 
 ROWS, LENGTH, WORDS, BATCH = 20_480, 100, 10_003, 2048
 STEPS_BETWEEN, REBALANCES, EPOCHS = 10, 3, 6
 STEPS_LEFT_OUT = 3  # of a worker alone: its kernels are loaded in the first
-SETTINGS = {"hidden": "32", "layers": 2, "length": LENGTH, "batch": BATCH, "words": WORDS}
+SETTINGS = {
+    "hidden_size": "32",
+    "layers": 2,
+    "max_length": LENGTH,
+    "batch_size": BATCH,
+    "vocabulary_size": WORDS,
+}
 # Three workers at full speed want 1.75 cores, and two cores are not twice as fast as one: so three are also
 # measured with a stall for everyone, as if each had a machine of its own.
 CASES = {  # and how often each is measured
@@ -42,7 +48,7 @@ CASES = {  # and how often each is measured
 }
 
 
-def lesson() -> Lesson:
+def examples() -> LabelledRows:
     """Full-length rows; a few words tell the label."""
     draw = np.random.default_rng(0)
     chances = 1 / np.arange(1, WORDS + 1)
@@ -50,7 +56,7 @@ def lesson() -> Lesson:
     labels = draw.integers(0, 2, ROWS).astype(np.int32)
     words[:, 5] = 100 + labels
     texts = [" ".join(f"w{word}" for word in row) for row in words]
-    return Lesson(
+    return LabelledRows(
         corpus_of(from_strings(texts)), Labels.single(labels, ["no", "yes"]), np.ones(ROWS, np.float32)
     )
 
@@ -71,9 +77,9 @@ def worker(stalls: list[float], balance: str, epochs: int, out: Path) -> None:
         times.append((time.perf_counter(), state.seen))
 
     with Group(60) as group:
-        exchange = AllReduce(group, Policy.parse(balance))
+        exchange = AllReduceExchange(group, Policy.parse(balance))
         job = job_for("lstm", {**SETTINGS, "epochs": epochs}, Resources(1, 4 << 30))
-        outcome = learn(job, lesson(), None, exchange, Silent(), watch, keeps=False)
+        outcome = learn(job, examples(), None, exchange, Silent(), watch, keeps=False)
     if group.rank == 0:
         first = STEPS_BETWEEN * REBALANCES + 1 if len(stalls) > 1 else STEPS_LEFT_OUT
         (began, seen), (ended, total) = times[first], times[-1]

@@ -35,7 +35,7 @@ def _write(data: Path, folder: Path, name: str, split: str) -> Path:
     with pa.CompressedInputStream(pa.OSFile(str(source)), CODECS[source.suffix]) as stream:
         rows = list(csv.reader(io.StringIO(stream.read().decode())))
     texts = from_strings([" ".join(row[1:]).replace("\\n", " ") for row in rows])
-    normal = Normaliser(TextSettings()).strings(texts)
+    normal = Normaliser(TextSettings()).ragged(texts).strings()
     out = folder / f"{name.replace(' ', '_')}.{split}.txt"
     lines = (f"__label__{row[0].replace(' ', '_')} {text}\n" for row, text in zip(rows, normal, strict=True))
     out.write_text("".join(lines), "utf-8")

@@ -16,8 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from manyhands.evaluate.words import evaluate_words
-from manyhands.spread.training import train
+from manyhands.evaluation.words import evaluate_words
+from manyhands.run.train import train
 from measure import RECORDS, measure, save
 
 PEERS = Path(__file__).parent / "peers"

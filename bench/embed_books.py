@@ -15,26 +15,26 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from manyhands.evaluate.pip import pip_report
-from manyhands.evaluate.similarity import evaluate_similarity
-from manyhands.evaluate.sppmi import signal, sppmi
-from manyhands.evaluate.wordsets import SimilaritySet, find_sets
+from manyhands.bundle.word_vectors import embedding_of
+from manyhands.evaluation.pip import pip_report
+from manyhands.evaluation.similarity import evaluate_similarity
+from manyhands.evaluation.sppmi import signal, sppmi
+from manyhands.evaluation.wordsets import SimilaritySet, find_sets
 from manyhands.machine import resources_for
-from manyhands.models.charlstm import CharLstm, CharLstmSettings
 from manyhands.models.learner import Piece
-from manyhands.models.opening import embedding_of
-from manyhands.models.skipgram import Skipgram, SkipgramSettings
+from manyhands.models.words.charlstm import CharLstm, CharLstmSettings
+from manyhands.models.words.skipgram import Skipgram, SkipgramSettings
 from manyhands.records import Silent
+from manyhands.run.train import train
 from manyhands.settings import TextSettings
-from manyhands.spread.training import train
 from manyhands.text.corpus import corpus_of
-from manyhands.text.lesson import Labels, Lesson
+from manyhands.text.labelled_rows import LabelledRows, Labels
 from manyhands.text.normalise import Normaliser
 from manyhands.text.ragged import from_strings
-from manyhands.train.exchange import Alone
-from manyhands.train.fit import fit
-from manyhands.train.schedule import Schedule
-from manyhands.train.state import Plan, State
+from manyhands.training.exchange import Alone
+from manyhands.training.loop import fit
+from manyhands.training.schedule import Schedule
+from manyhands.training.state import Plan, State
 from measure import save
 
 STUDY = {"window": 5, "negatives": 10, "sample": 2e-3, "min_count": 3}
@@ -50,18 +50,23 @@ def read(path: Path) -> str:
         return str(stream.read().decode("utf-8"))
 
 
-def lesson_of(text: str) -> Lesson:
+def rows_of_split(text: str) -> LabelledRows:
     rows = [row for row in text.splitlines() if row.strip()]
     corpus = corpus_of(Normaliser(TextSettings(punctuation="drop")).ragged(from_strings(rows)))
-    return Lesson(corpus, Labels.none(len(corpus)), np.ones(len(corpus), np.float32))
+    return LabelledRows(corpus, Labels.none(len(corpus)), np.ones(len(corpus), np.float32))
 
 
-def learn(kind: Any, settings: Any, lesson: Lesson, epochs: int, each_epoch: Any = None) -> tuple[Any, State]:
+def learn(
+    kind: Any, settings: Any, examples: LabelledRows, epochs: int, each_epoch: Any = None
+) -> tuple[Any, State]:
     """The product's own loop; ``each_epoch`` looks at the learner."""
     resources = resources_for(None, THREADS)
-    learner, feed = kind.begin(settings, lesson, None, resources, Silent())
+    learner = kind.begin(settings, examples, None, resources, Silent())
+    feed = learner.feed(examples, settings.seed, resources, Silent())
     words = sum(feed.rows(block) for block in range(len(feed)))
-    plan = Plan(epochs, Schedule(settings.rate, words * epochs), settings.seed, THREADS, patience=epochs)
+    plan = Plan(
+        epochs, Schedule(settings.learning_rate, words * epochs), settings.seed, THREADS, patience=epochs
+    )
     state = State()
     validate = None if each_epoch is None else lambda: each_epoch(learner)
     fit(learner, feed, plan, Alone(), state, validate=validate, keep=lambda _: None, progress=Silent())
@@ -72,14 +77,14 @@ def pairs_per_second(state: State) -> float:
     return float(sum(epoch["examples"] for epoch in state.history) / state.seconds)
 
 
-def words_of_study(lesson: Lesson, dim: int) -> dict[str, Any]:
+def words_of_study(examples: LabelledRows, dim: int) -> dict[str, Any]:
     """Speed, best of several; and the PIP loss after every epoch."""
     settings = SkipgramSettings(**STUDY, dim=dim, epochs=EPOCHS)
-    speeds = [pairs_per_second(learn(Skipgram, settings, lesson, EPOCHS)[1]) for _ in range(ROUNDS)]
-    learner, _ = Skipgram.begin(settings, lesson, None, resources_for(None, THREADS), Silent())
-    hood = learner.model().hood
-    numbers = hood.numbers(lesson.corpus).astype(np.int64)
-    matrix = sppmi(lesson.corpus, numbers, len(hood.vocabulary), window=5, shift=10.0, threads=THREADS)
+    speeds = [pairs_per_second(learn(Skipgram, settings, examples, EPOCHS)[1]) for _ in range(ROUNDS)]
+    learner = Skipgram.begin(settings, examples, None, resources_for(None, THREADS), Silent())
+    sampling = learner.model().sampling
+    numbers = sampling.numbers(examples.corpus).astype(np.int64)
+    matrix = sppmi(examples.corpus, numbers, len(sampling.vocabulary), window=5, shift=10.0, threads=THREADS)
     reference = signal(matrix, dim)
 
     def pip(learner: Any) -> dict[str, float]:
@@ -87,7 +92,7 @@ def words_of_study(lesson: Lesson, dim: int) -> dict[str, Any]:
         return {**pip_report(vectors, reference).facts(), "naive": naive(vectors, matrix)}
 
     untrained = pip(learner)
-    trained, state = learn(Skipgram, settings, lesson, EPOCHS, pip)
+    trained, state = learn(Skipgram, settings, examples, EPOCHS, pip)
     random = np.random.default_rng(0).normal(size=(len(reference), dim)).astype(np.float32)
     random *= np.float32(np.linalg.norm(trained.model().vectors) / np.linalg.norm(random))
     return {
@@ -116,14 +121,16 @@ def naive(vectors: Any, matrix: Any) -> float:
     return float(np.sqrt(own - 2 * both + float((matrix.data.astype(np.float64) ** 2).sum())))
 
 
-def letters_of_study(lesson: Lesson) -> dict[str, Any]:
-    settings = CharLstmSettings(**STUDY, dim=200, hidden=512, letter_dim=128)
-    learner, feed = CharLstm.begin(settings, lesson, None, resources_for(None, THREADS), Silent())
+def letters_of_study(examples: LabelledRows) -> dict[str, Any]:
+    settings = CharLstmSettings(**STUDY, dim=200, hidden_size=512, char_dim=128)
+    resources = resources_for(None, THREADS)
+    learner = CharLstm.begin(settings, examples, None, resources, Silent())
+    feed = learner.feed(examples, settings.seed, resources, Silent())
     speeds = []
     for block in range(4 * ROUNDS):
         piece = feed.piece(Piece(block, 0, feed.rows(block)), 0)
         began = time.perf_counter()
-        pairs = learner.learn(piece, settings.rate, 0, Alone()).rows
+        pairs = learner.learn(piece, settings.learning_rate, 0, Alone()).rows
         speeds.append(pairs / (time.perf_counter() - began))
     return {
         "pairs_per_second": round(max(speeds)),
@@ -140,7 +147,7 @@ def rare_words(text: str, sets: Path, folder: Path, epochs: int) -> dict[str, An
     unseen: SimilaritySet | None = None
     for name, settings in (
         ("skipgram", {"model": "skipgram"}),
-        ("skipgram, runs of 3-6 letters", {"model": "skipgram", "chars": "3-6"}),
+        ("skipgram --char-ngrams 3-6", {"model": "skipgram", "char_ngrams": "3-6"}),
         ("charlstm", {"model": "charlstm", "epochs": epochs}),
     ):
         trained = train(folder / "text.txt", folder / name.replace(" ", "-"), threads=THREADS, **settings)
@@ -170,12 +177,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--letters-epochs", type=int, default=2)
     chosen = parser.parse_args()
-    lesson = lesson_of(read(chosen.data / "corpus" / "books_6mb.txt.zst"))
-    record: dict[str, Any] = {"tokens": lesson.corpus.tokens, "job": STUDY, "epochs": EPOCHS}
+    examples = rows_of_split(read(chosen.data / "corpus" / "books_6mb.txt.zst"))
+    record: dict[str, Any] = {"tokens": examples.corpus.tokens, "job": STUDY, "epochs": EPOCHS}
     for dim in GPU:
-        record[f"skipgram {dim}"] = words_of_study(lesson, dim)
+        record[f"skipgram {dim}"] = words_of_study(examples, dim)
         print(dim, record[f"skipgram {dim}"], flush=True)
-    record["charlstm 200"] = letters_of_study(lesson)
+    record["charlstm 200"] = letters_of_study(examples)
     print("charlstm", record["charlstm 200"], flush=True)
     wiki = read(chosen.data / "corpus" / "fil8_text8_prefix.txt.zst")[:RARE_TEXT_BYTES]
     with tempfile.TemporaryDirectory() as folder:

@@ -20,7 +20,19 @@ from measure import save
 HOSTS = {"mha": "10.77.0.1", "mhb": "10.77.0.2"}
 PORT, CUT_SECONDS, STALL_SECONDS = 29400, 20, 30
 TRAIN = [
-    *("--model", "lstm", "--hidden", "32", "--dim", "64", "--batch", "128", "--patience", "99", "--json"),
+    *(
+        "--model",
+        "lstm",
+        "--hidden-size",
+        "32",
+        "--dim",
+        "64",
+        "--batch-size",
+        "128",
+        "--early-stopping",
+        "99",
+        "--json",
+    ),
     *("--spread", "allreduce", "--workers", "1", "--nodes", "1:2", "--checkpoint-seconds", "2"),
     *("--rendezvous", f"{HOSTS['mha']}:{PORT}", "--stall-seconds", str(STALL_SECONDS)),
 ]

@@ -20,8 +20,8 @@ from measure import save
 
 WORKERS = 2
 TRAIN = [
-    *("--model", "lstm", "--hidden", "32", "--dim", "32", "--batch", "64", "--epochs", "40"),
-    *("--spread", "allreduce", "--workers", str(WORKERS), "--restarts", "1000", "--deterministic"),
+    *("--model", "lstm", "--hidden-size", "32", "--dim", "32", "--batch-size", "64", "--epochs", "40"),
+    *("--spread", "allreduce", "--workers", str(WORKERS), "--max-restarts", "1000", "--deterministic"),
     *("--checkpoint-seconds", "0.2", "--json"),
 ]  # fmt: skip
 RAN_AGAIN_SECONDS = (3.0, 9.0)  # after a kill, until the next one: before, in and after the restart
@@ -53,7 +53,7 @@ def pids(rank: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                module = b"manyhands.spread.worker" in (entry / "cmdline").read_bytes()
+                module = b"manyhands.run.worker" in (entry / "cmdline").read_bytes()
                 if module and f"\0RANK={rank}\0".encode() in b"\0" + (entry / "environ").read_bytes():
                     found.append(int(entry.name))
             except OSError:

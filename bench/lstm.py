@@ -19,27 +19,34 @@ import torch
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from manyhands.models.learner import Piece
-from manyhands.models.lstm import Lstm
-from manyhands.models.lstm_settings import LstmSettings
-from manyhands.models.sequences import Sequences, find_words
+from manyhands.models.recurrent.lstm import Lstm
+from manyhands.models.recurrent.sequences import Sequences, find_words
+from manyhands.models.recurrent.settings import LstmSettings
 from manyhands.records import Resources, Silent
 from manyhands.settings import TextSettings
 from manyhands.text.corpus import corpus_of
-from manyhands.text.lesson import Labels, Lesson
+from manyhands.text.labelled_rows import LabelledRows, Labels
 from manyhands.text.normalise import Normaliser
 from manyhands.text.ragged import from_strings
-from manyhands.train.exchange import Alone
+from manyhands.training.exchange import Alone
 from measure import save
 
 WORDS, LENGTH, BATCH, ROWS, ROUNDS, THREADS = 10_003, 100, 256, 4096, 3, 2
 SETTINGS = LstmSettings(
-    words=WORDS, dim=100, hidden=32, layers=2, length=LENGTH, batch=BATCH, pool="last", min_count=1
+    vocabulary_size=WORDS,
+    dim=100,
+    hidden_size=32,
+    layers=2,
+    max_length=LENGTH,
+    batch_size=BATCH,
+    pooling="last",
+    min_count=1,
 )
 # Of texts with these lengths, 88 % have 100 words at most.
 LOG_MEAN, LOG_SPREAD = 3.6, 0.855
 
 
-def made_up(natural: bool) -> Lesson:
+def made_up(natural: bool) -> LabelledRows:
     """Words as frequent as in a language."""
     draw = np.random.default_rng(0)
     chances = 1 / np.arange(1, WORDS + 1)
@@ -48,33 +55,35 @@ def made_up(natural: bool) -> Lesson:
         lengths = np.clip(draw.lognormal(LOG_MEAN, LOG_SPREAD, ROWS), 1, 1000).astype(int)
     words = draw.choice(WORDS, int(lengths.sum()), p=chances / chances.sum())
     ends = np.cumsum(lengths)
-    return lesson(
+    return examples(
         [" ".join(f"w{n}" for n in words[end - size : end]) for end, size in zip(ends, lengths, strict=True)]
     )
 
 
-def tripadvisor(data: Path) -> Lesson:
+def tripadvisor(data: Path) -> LabelledRows:
     """Reviews that are mostly longer than what is read of them."""
     path = data / "reviews" / "tripadvisor_polarity" / "test.csv.zst"
     with pa.CompressedInputStream(pa.OSFile(str(path)), "zstd") as stream:
-        return lesson(stream.read(ROWS * 4096).decode("utf-8", "ignore").splitlines()[:ROWS])
+        return examples(stream.read(ROWS * 4096).decode("utf-8", "ignore").splitlines()[:ROWS])
 
 
-def amazon(data: Path) -> Lesson:
+def amazon(data: Path) -> LabelledRows:
     """Reviews of musical instruments, of natural lengths."""
     path = data / "reviews" / "amazon" / "Musical_Instruments_5.json.gz"
     with gzip.open(path, "rt", encoding="utf-8") as file:
-        return lesson([json.loads(line).get("reviewText", "") for line in file])
+        return examples([json.loads(line).get("reviewText", "") for line in file])
 
 
-def lesson(texts: list[str]) -> Lesson:
+def examples(texts: list[str]) -> LabelledRows:
     corpus = corpus_of(Normaliser(TextSettings()).ragged(from_strings(texts)))
     labels = np.random.default_rng(1).integers(0, 2, len(texts)).astype(np.int32)
-    return Lesson(corpus, Labels.single(labels, ["no", "yes"]), np.ones(len(texts), np.float32))
+    return LabelledRows(corpus, Labels.single(labels, ["no", "yes"]), np.ones(len(texts), np.float32))
 
 
-def ours(rows: Lesson, crew: Alone) -> Callable[[], None]:
-    learner, feed = Lstm.begin(SETTINGS, rows, None, Resources(THREADS, 4 << 30), Silent())
+def ours(rows: LabelledRows, crew: Alone) -> Callable[[], None]:
+    resources = Resources(THREADS, 4 << 30)
+    learner = Lstm.begin(SETTINGS, rows, None, resources, Silent())
+    feed = learner.feed(rows, SETTINGS.seed, resources, Silent())
 
     def epoch() -> None:
         for block in range(len(feed)):
@@ -85,7 +94,7 @@ def ours(rows: Lesson, crew: Alone) -> Callable[[], None]:
     return epoch
 
 
-def theirs(rows: Lesson, packed: bool) -> Callable[[], None]:
+def theirs(rows: LabelledRows, packed: bool) -> Callable[[], None]:
     """A plain loop over shuffled batches, padded to the full length."""
     sequences = Sequences(rows.corpus, find_words(rows.corpus, WORDS, 1, THREADS, None), LENGTH)
     table, lengths = _padded(sequences, len(rows))
@@ -124,7 +133,7 @@ def _padded(sequences: Sequences, rows: int) -> tuple[torch.Tensor, torch.Tensor
     return torch.from_numpy(table), torch.from_numpy(lengths)
 
 
-def contest(rows: Lesson) -> dict[str, Any]:
+def contest(rows: LabelledRows) -> dict[str, Any]:
     crew = Alone()
     ways = {
         "ours": ours(rows, crew),

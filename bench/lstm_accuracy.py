@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from manyhands import train
-from manyhands.evaluate.judging import evaluate
+from manyhands.evaluation.evaluate import evaluate
 from measure import save
 
 SETS: dict[str, dict[str, Any]] = {
-    "imdb_polarity": {"ways": 2, "length": 400, "dropout": 0.5, "epochs": 3},
+    "imdb_polarity": {"bidirectional": True, "max_length": 400, "dropout": 0.5, "epochs": 3},
     "tripadvisor_polarity": {"epochs": 2},
 }
 SEEDS = {"imdb_polarity": (0, 1, 2), "tripadvisor_polarity": (0,)}

@@ -15,7 +15,7 @@ from measure import Measured, measure, save
 
 PEERS = Path(__file__).parent / "peers"
 OURS = "manyhands prepare"
-SEED_WAY = "the seed's way: Python mapper, sort, reducer, h5py"
+SEED_WAY = "in the manner of Hadoop streaming: Python mapper, sort, reducer, h5py"
 SPARK = "PySpark, local[*]"
 LEAST_MB_PER_SECOND, LEAST_OVER_SEED, LEAST_OVER_SPARK = 80, 20, 10
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from classification_sets import SETS, write_sets
-from manyhands.evaluate.judging import evaluate
-from manyhands.models.quantize import quantize_bundle
-from manyhands.spread.training import train
+from manyhands.bundle.quantize import quantize_bundle
+from manyhands.evaluation.evaluate import evaluate
+from manyhands.run.train import train
 from measure import save
 
 SMALL_BYTES, MOST_LOST = 2 << 20, 0.5

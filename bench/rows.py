@@ -34,7 +34,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         raw = Path(folder) / "raw.jsonl"
         sample(ROWS, raw)
-        dataset = prepare(str(raw), Path(folder) / "data", vocabulary=10_000)
+        dataset = prepare(str(raw), Path(folder) / "data", vocabulary_size=10_000)
         train = dataset["train"]
         orders = [random.permutation(len(train)) for _ in range(4)]
         export(dataset, Path(folder) / "wide.h5", length=LENGTH, parts=1)
@@ -46,9 +46,7 @@ def main() -> None:
                 "views, nothing copied: split[row]": rate(
                     lambda rows: [train[row] for row in rows.tolist()], orders
                 ),
-                "h5py, the seed's chunks of one row": rate(
-                    lambda rows: [chunked[row] for row in rows.tolist()], few
-                ),
+                "h5py, chunks of one row": rate(lambda rows: [chunked[row] for row in rows.tolist()], few),
             }
     for name, found in rates.items():
         print(f"{found:12,.0f} rows/s  {name}")

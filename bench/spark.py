@@ -12,13 +12,13 @@ import tempfile
 from pathlib import Path
 
 from manyhands import prepare, sample
-from manyhands.cluster import spark
-from manyhands.data import spans
+from manyhands.data.prepare.spark import ranges
+from manyhands.engines.spark import spark
 from measure import Measured, measure, save
 
 PEERS = Path(__file__).parent / "peers"
 OURS = "manyhands prepare --engine spark"
-SEED_WAY = "the seed's mapper and reducer, as an RDD of Python objects"
+SEED_WAY = "Python mapper and reducer over an RDD"
 WAYS = {
     OURS: "manyhands_spark_way.py",
     SEED_WAY: "spark_rdd_way.py",
@@ -75,7 +75,7 @@ def same_bytes(sources: list[str], folder: Path) -> dict[str, bool]:
     """Whether every file is the same, for each number of partitions."""
     settings = {"max_rejected": 1.0, "overwrite": True}
     local = prepare(sources, folder / "local", **settings).folder
-    spans.LEAST_BYTES = 1 << 16  # so that small files are cut as well
+    ranges.LEAST_BYTES = 1 << 16  # so that small files are cut as well
     found = {}
     with spark("local[2]", [], "bench"):
         for partitions in PARTITIONS:

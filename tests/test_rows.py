@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from manyhands.kernel import kernel
-from manyhands.lines import aligned
-from manyhands.rows import add_rows, dots
+from manyhands.kernels.compile import kernel
+from manyhands.kernels.products import add_rows, dots
+from manyhands.kernels.simd import aligned_zeros
 
 
 @kernel
@@ -19,7 +19,7 @@ def call_add_rows(target, i, scales, at, rows, j, count, width):
 
 
 def drawn(seed, rows, width):
-    out = aligned(rows, width)
+    out = aligned_zeros(rows, width)
     out[:] = np.random.default_rng(seed).normal(size=(rows, width))
     return out
 

@@ -11,14 +11,15 @@ import pytest
 from safetensors.numpy import load_file
 
 import manyhands
+from manyhands.bundle.bundle import VERSION, Bundle, BundleConfig
+from manyhands.bundle.convert import convert
+from manyhands.bundle.word_vectors import open_embedding
 from manyhands.errors import InputError, UsageError
-from manyhands.models.bundle import VERSION, Bundle, BundleConfig
-from manyhands.models.convert import convert
-from manyhands.models.embedding import Embedding
-from manyhands.models.opening import open_embedding
+from manyhands.estimator.word_vectors import WordVectors
+from manyhands.models.model import EMBED
 from manyhands.settings import TextSettings
+from manyhands.text.embedding import Embedding
 from manyhands.text.vocabulary import Vocabulary
-from manyhands.wordvectors import WordVectors
 
 WORDS, DIM = 3000, 40
 
@@ -26,10 +27,12 @@ WORDS, DIM = 3000, 40
 class StandIn:
     """A model of word vectors, as little as there can be of one."""
 
+    can = frozenset({EMBED})
+
     def __init__(self, embedding: Embedding) -> None:
         self._embedding = embedding
 
-    def embedding(self) -> Embedding:
+    def embedding(self, vocabulary: Vocabulary | None) -> Embedding:
         return self._embedding
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -182,7 +185,7 @@ def classifiers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     raw = folder / "raw.txt"
     raw.write_text("__label__a good fresh food\n__label__b bad old food\n" * 30)
     for model in ("ngrams", "fasttext"):
-        chars = {"chars": "2-3"} if model == "fasttext" else {}
+        chars = {"char_ngrams": "2-3"} if model == "fasttext" else {}
         manyhands.train(raw, folder / model, model=model, threads=1, deterministic=True, **chars)
     return folder
 
@@ -196,14 +199,12 @@ def test_bundles_of_classifiers(classifiers: Path, tmp_path: Path) -> None:
     for to in ("vec", "word2vec"):
         convert(loaded, to, str(tmp_path / to))
     assert (tmp_path / "vec").read_bytes() == (tmp_path / "word2vec").read_bytes()
-    with pytest.raises(
-        UsageError,
-        match="ngrams is an ngrams model, which has no word vectors; train one with --model skipgram",
-    ):
+    without = "ngrams models have no word vectors; train one with --model fasttext, skipgram or charlstm"
+    with pytest.raises(UsageError, match=without):
         open_embedding(classifiers / "ngrams")
-    with pytest.raises(UsageError, match="this bundle is an ngrams model"):
+    with pytest.raises(UsageError, match=without):
         convert(manyhands.load_bundle(classifiers / "ngrams"), "glove", str(tmp_path / "glove"))
-    with pytest.raises(InputError, match="holds no whole bundle"):
+    with pytest.raises(InputError, match="is not a complete bundle"):
         open_embedding(tmp_path)
 
 
@@ -243,7 +244,7 @@ def test_the_verbs(embedding: Embedding, tmp_path: Path, manyhands: Callable[...
 
 
 def test_products_as_gensim_multiplies(embedding: Embedding, theirs: Any) -> None:
-    from manyhands.models.nearest import complete
+    from manyhands.models.words.nearest import complete
 
     expected = theirs.most_similar_cosmul(positive=["word2", "king"], negative=["word1"], topn=10)
     found = complete(embedding, "word1", "word2", "king", 10, "mul", of="it")

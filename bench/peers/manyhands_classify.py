@@ -9,10 +9,10 @@ import sys
 import time
 from pathlib import Path
 
-from manyhands.evaluate.judging import evaluate
-from manyhands.evaluate.predicting import predict
-from manyhands.models.saving import load_bundle
-from manyhands.spread.training import train
+from manyhands.bundle.bundle import load_bundle
+from manyhands.evaluation.evaluate import evaluate
+from manyhands.evaluation.predict import predict
+from manyhands.run.train import train
 
 job = json.loads(sys.argv[1])
 few = Path(job["out"] + ".few.txt")
@@ -34,7 +34,7 @@ if job["predict"]:
         bundle = load_bundle(job["out"])
         loaded = time.perf_counter() - began
         count = 0
-        for scores in predict(bundle, bare, threads=threads, reading={"format": "text"}):
+        for scores in predict(bundle, bare, threads=threads, format="text"):
             best = scores.argmax(axis=1)  # as fastText's predict: the likeliest label and its probability
             count += len([(bundle.labels[k], p) for k, p in zip(best, scores.max(axis=1), strict=True)])
         result[f"predicted_per_second_{threads}"] = count / (time.perf_counter() - began - loaded)

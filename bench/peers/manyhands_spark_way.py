@@ -6,11 +6,11 @@ from pathlib import Path
 from rules import VOCABULARY_SIZE, Stored, arguments, report, timed
 
 from manyhands import prepare as make
-from manyhands.cluster import spark
+from manyhands.engines.spark import spark
 
 
 def prepare(source: Path, output: Path) -> Stored:
-    manifest = make(source, output, vocabulary=VOCABULARY_SIZE, engine="spark").manifest
+    manifest = make(source, output, vocabulary_size=VOCABULARY_SIZE, engine="spark").manifest
     return Stored(manifest.rows, manifest.tokens, manifest.tokens)
 
 

@@ -10,7 +10,7 @@ from manyhands import prepare as make  # imported here, so that it counts as sta
 
 def prepare(source: Path, output: Path) -> Stored:
     """The whole job, from raw lines to a dataset that is on the disk."""
-    manifest = make(source, output, vocabulary=VOCABULARY_SIZE).manifest
+    manifest = make(source, output, vocabulary_size=VOCABULARY_SIZE).manifest
     return Stored(manifest.rows, manifest.tokens, manifest.tokens)
 
 

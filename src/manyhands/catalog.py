@@ -17,20 +17,43 @@ SOURCES = {
     "text": "manyhands.data.sources.text:PlainText",
 }
 
-MODELS = {
-    "ngrams": "manyhands.models.ngrams:Ngrams",
-    "fasttext": "manyhands.models.fasttext:FastText",
-    "lstm": "manyhands.models.lstm:Lstm",
-    "skipgram": "manyhands.models.skipgram:Skipgram",
-    "charlstm": "manyhands.models.charlstm:CharLstm",
+# What trains, and the model that it makes.
+LEARNERS = {
+    "ngrams": "manyhands.models.ngram.ngrams:Ngrams",
+    "fasttext": "manyhands.models.ngram.fasttext:FastText",
+    "lstm": "manyhands.models.recurrent.lstm:Lstm",
+    "skipgram": "manyhands.models.words.skipgram:Skipgram",
+    "charlstm": "manyhands.models.words.charlstm:CharLstm",
 }
 
+# Models that others trained: they predict here, and no learner makes them.
+IMPORTED_MODELS = {"imported": "manyhands.formats.fasttext_model:ImportedFastText"}
 
+# How the work of a run is shared.
 SPREADS = {
-    "single": "manyhands.spread.single:run",
-    "allreduce": "manyhands.spread.allreduce:run",
-    "average": "manyhands.spread.average:run",
+    "single": "manyhands.spread.single:Single",
+    "allreduce": "manyhands.spread.allreduce:AllReduce",
+    "average": "manyhands.spread.average:Average",
 }
+
+
+OPTIMIZERS = {
+    "adam": "manyhands.models.recurrent.optimizers:Adam",
+    "adamw": "manyhands.models.recurrent.optimizers:Adam",
+    "sgd": "manyhands.models.recurrent.optimizers:Sgd",
+}
+
+# Who is told how a training goes.
+TRACKERS = {"tensorboard": "manyhands.training.trackers:TensorBoard"}
+
+
+def load_model(name: str) -> Any:
+    """The class of a model, be it trained here or by others."""
+    return (
+        load(IMPORTED_MODELS, "model", name)
+        if name in IMPORTED_MODELS
+        else load(LEARNERS, "model", name).Model
+    )
 
 
 def load(catalog: dict[str, str], kind: str, name: str) -> Any:

@@ -44,12 +44,6 @@ class UnderTrainedError(ManyhandsError):
     exit_code = 6
 
 
-class WrittenElsewhereError(ManyhandsError):
-    """No mistake: the run is done, and the first worker of its crew has written what came of it."""
-
-    exit_code = 0
-
-
 def missing_extra(what: str, extra: str) -> MissingPartError:
     """The error for a library that an extra brings.
 

@@ -24,14 +24,20 @@ ENGINES = {
 def examine() -> dict[str, Any]:
     """Versions, cores, memory; for each library of the core and the extras, what to do if it is missing."""
     return {
-        "manyhands": version("manyhands"),
+        "manyhands": _version("manyhands") or "from its sources",
         "python": platform.python_version(),
         "system": platform.platform(terse=True),
         "cores": cores(),
         "memory_bytes": machine_memory(),
-        "parts": [_library(line) for line in requires("manyhands") or []]
-        + [_engine(name) for name in ENGINES],
+        "parts": [_library(line) for line in _requirements()] + [_engine(name) for name in ENGINES],
     }
+
+
+def _requirements() -> list[str]:
+    try:
+        return requires("manyhands") or []
+    except PackageNotFoundError:  # it runs from its sources
+        return []
 
 
 def _library(requirement: str) -> dict[str, str | None]:
@@ -82,7 +88,7 @@ def parse_size(size: int | str) -> int:
         return size
     found = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,9})?)\s*([KMGT]?)i?B?\s*", size, re.IGNORECASE)
     if not found:
-        raise UsageError(f"'{size}' is no size; write it like 512MB or 4GB")
+        raise UsageError(f"'{size}' is not a size; write it like 512MB or 4GB")
     return int(float(found[1]) * UNITS[found[2].upper()])
 
 
@@ -97,3 +103,21 @@ def machine_memory() -> int:
         return min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     except (OSError, ValueError):  # no such limit
         return total
+
+
+def refuse_if_too_large(
+    model_bytes: int, resources: Resources, lower: str = "--buckets or --ngrams, raise --min-count"
+) -> None:
+    """Stop before memory runs out, and say what to lower.
+
+    >>> refuse_if_too_large(3 << 30, Resources(threads=2, memory_bytes=1 << 30))
+    Traceback (most recent call last):
+    manyhands.errors.UsageError: the model needs about 3.0 GB and training may use 1.0 GB; lower --buckets \
+or --ngrams, raise --min-count, or allow more with --memory
+    """
+    if model_bytes > resources.memory_bytes:
+        needs, may = model_bytes / (1 << 30), resources.memory_bytes / (1 << 30)
+        raise UsageError(
+            f"the model needs about {needs:.1f} GB and training may use {may:.1f} GB; lower {lower}, "
+            "or allow more with --memory"
+        )

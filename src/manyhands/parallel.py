@@ -11,7 +11,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def side_by_side(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
+def map_unordered(
+    function: Callable[[Item], Result], items: Iterable[Item], threads: int
+) -> Iterator[Result]:
     """Results as they come, in any order; never more than a few items are under way.
 
     An error, or the caller's leaving, drops the items that were not begun.
@@ -32,7 +34,7 @@ def side_by_side(function: Callable[[Item], Result], items: Iterable[Item], thre
                 future.cancel()
 
 
-def in_order(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
+def map_ordered(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
     """Results in the order of the items; a few are made ahead."""
     with ThreadPoolExecutor(threads) as pool:
         pending: deque[Future[Result]] = deque()

@@ -1,4 +1,4 @@
-"""The small frozen types that every room shares."""
+"""The small frozen types that every package shares."""
 
 import time
 from collections.abc import Iterator

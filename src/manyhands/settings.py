@@ -1,14 +1,69 @@
-"""What a user can choose: frozen, checked once, saved with what was made by it."""
+"""What a user can choose. A setting is written once, by its owner: type, range, default, help, and what else
+is to be known of it. The command line, the reference, ``TextClassifier`` and ``tune`` are made from that.
+"""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import core_schema
 
+from manyhands.catalog import SOURCES
 from manyhands.errors import UsageError
 
-LabelScheme = Literal["auto", "polarity", "polarity-strict", "stars", "as-is", "none"]
-Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True)
+class Flag:
+    """How the command line names a setting, where its own name with dashes is not enough.
+
+    ``name`` replaces the name, as in ``--lower/--keep-case``; ``also`` is another one beside it.
+    """
+
+    name: str = ""
+    also: str = ""
+
+
+class Search(NamedTuple):
+    """The values of a setting that ``tune`` looks at: whole numbers if ``low`` is whole."""
+
+    low: float
+    high: float
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Marks a setting whose values are the names of a catalog."""
+
+    names: Mapping[str, Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def _check(self, name: str) -> str:
+        if name not in self.names:
+            raise ValueError(f"Input should be one of {', '.join(self.names)}")
+        return name
+
+
+class Shapes:
+    """Marks a setting that shapes the arrays of a model: it cannot change when the model is continued."""
+
+
+class Secret:
+    """Marks a setting that may hold secrets: no record keeps it."""
+
+
+@dataclass(frozen=True)
+class Common:
+    """Marks a setting that most people look for first; ``text`` suits owners that describe it differently."""
+
+    text: str = ""
 
 
 class Settings(BaseModel):
@@ -17,129 +72,212 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @classmethod
-    def checked(cls, **values: Any) -> Self:
+    def create(cls, **values: Any) -> Self:
         """Build, with a user's mistakes told in one sentence.
 
-        >>> TextSettings.checked(punctation="drop")
+        >>> TextSettings.create(punctation="drop")
         Traceback (most recent call last):
         manyhands.errors.UsageError: there is no setting 'punctation'; did you mean 'punctuation'?
         """
         for name in values:
             if name not in cls.model_fields:
-                raise UsageError(f"there is no setting '{name}'; {_nearest(name, list(cls.model_fields))}")
+                raise UsageError(f"there is no setting '{name}'; {nearest(name, list(cls.model_fields))}")
         try:
             return cls(**values)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             if not first["loc"]:  # said of all settings together
                 raise UsageError(first["msg"].removeprefix("Value error, ")) from None
-            name = str(first["loc"][-1]).replace("_", "-")
-            raise UsageError(f"--{name}: {first['msg']}, not {str(first['input'])[:40]!r}") from None
+            name, message = option(str(first["loc"][-1])), first["msg"].removeprefix("Value error, ")
+            raise UsageError(f"{name}: {message}, not {str(first['input'])[:40]!r}") from None
+
+    @classmethod
+    def marked(cls, kind: type[Kind]) -> dict[str, Kind]:
+        """The settings that carry a mark of this kind, such as ``Search``, each with its mark."""
+        names = {**cls.__annotations__, **cls.model_fields}  # its own first, in the order of their lines
+        found = {name: mark_of(cls.model_fields[name], kind) for name in names if name in cls.model_fields}
+        return {name: mark for name, mark in found.items() if mark is not None}
 
 
-def _nearest(name: str, known: list[str]) -> str:
+def mark_of(field: FieldInfo, kind: type[Kind]) -> Kind | None:
+    return next((mark for mark in field.metadata if isinstance(mark, kind)), None)
+
+
+def option(name: str) -> str:
+    """A setting's name as the command line has it.
+
+    >>> option("learning_rate")
+    '--learning-rate'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
+def nearest(name: str, known: list[str]) -> str:
     close = get_close_matches(name, known, n=1)
     return f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(known)}"
+
+
+# Settings that several owners have, each with a default of its own.
+Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Epochs = Annotated[int, Field(ge=1, le=10_000, description="Passes over the training rows."), Common()]
+LearningRate = Annotated[
+    float,
+    Field(
+        gt=0, le=1000, allow_inf_nan=False, description="Peak learning rate; --schedule says how it changes."
+    ),
+    Flag(also="--lr"),
+    Common(),
+]
+Seed = Annotated[int, Field(ge=0, lt=2**63, description="Random seed."), Common()]
+Dim = Annotated[int, Field(ge=1, le=4096, description="Size of the embedding vectors."), Shapes(), Common()]
+MinCount = Annotated[int, Field(ge=1, le=2**31, description="Ignore words that occur fewer times than this.")]
+VocabularySize = Annotated[
+    int, Field(ge=1, le=2**31 - 1, description="Largest vocabulary: the most frequent words are kept.")
+]
+BatchSize = Annotated[int, Field(ge=1, le=2**24), Common("Rows or words per batch.")]
+LossField = Field(description="Loss function; auto chooses by the labels.")
+CharNgrams = Annotated[
+    str,
+    Field(
+        pattern=r"^[0-9]{1,2}-[0-9]{1,2}$",
+        description="Also character n-grams of these lengths, like 3-6; 0-0 for none.",
+    ),
+    Shapes(),
+]
+Buckets = Annotated[
+    int, Field(ge=1, le=2**28, description="Hash buckets for n-grams, at most (the hashing trick)."), Shapes()
+]
+Negatives = Annotated[
+    int, Field(ge=1, le=1000, description="Negative samples drawn for each positive example.")
+]
 
 
 class TextSettings(Settings):
     """How raw text becomes tokens; saved with every dataset and model."""
 
-    lower: bool = True
-    punctuation: Literal["token", "drop", "keep"] = "token"
-    html: bool = True
+    lower: Annotated[bool, Field(description="Lower-case all text."), Flag("--lower/--keep-case")] = True
+    punctuation: Annotated[
+        Literal["token", "drop", "keep"],
+        Field(
+            description="Punctuation marks become tokens of their own, are dropped, or stay where they are."
+        ),
+    ] = "token"
+    html: Annotated[bool, Field(description="Decode HTML such as &amp; and <br />.")] = True
 
     @model_validator(mode="after")
     def _all_or_nothing(self) -> Self:
         if self.punctuation == "keep" and (self.lower or self.html):
             raise ValueError(
-                "punctuation keep takes text as it is: it goes with --keep-case and --no-html only"
+                "--punctuation keep takes text as it is: it goes with --keep-case and --no-html only"
             )
         return self
 
 
-class PrepareSettings(Settings):
+LabelScheme = Literal["auto", "polarity", "polarity-strict", "stars", "as-is", "none"]
+
+
+class FileSettings(Settings):
+    """Where raw files hold what is read."""
+
+    format: Annotated[
+        str, Field(description=f"Format of the files: {', '.join(SOURCES)}; auto detects it.")
+    ] = "auto"
+    text_field: Annotated[str | None, Field(description="Field or column that holds the text.")] = None
+    label_field: Annotated[str | None, Field(description="Field or column that holds the label.")] = None
+
+
+class ReadingSettings(FileSettings):
+    """How raw files are read, with their labels."""
+
+    labels: Annotated[
+        LabelScheme,
+        Field(
+            description="How labels become classes: polarity (1-3 stars negative, 4-5 positive), "
+            "polarity-strict (the same without 3 stars), stars (five classes), as-is (any names, also "
+            "multi-label), none; auto takes polarity for stars, else as-is."
+        ),
+    ] = "auto"
+
+
+class PrepareSettings(ReadingSettings):
     """All that decides what a dataset holds; nothing that only decides how fast it is made."""
 
-    format: str = "auto"
-    text_field: str | None = None
-    label_field: str | None = None
-    weight_field: str | None = None
-    labels: LabelScheme = "auto"
-    deduplicate: bool = True
-    vocabulary: Annotated[int, Field(ge=1, le=2**31)] = 1_000_000
-    min_count: Annotated[int, Field(ge=1, le=2**62)] = 1
-    valid: Fraction = 0.1
-    test: Fraction = 0.1
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    max_rejected: Fraction = 0.01
+    weight_field: Annotated[str | None, Field(description="Field or column with the weight of a row.")] = None
+    deduplicate: Annotated[
+        bool,
+        Field(description="Merge rows with equal texts; the most frequent label wins."),
+        Flag("--deduplicate/--keep-duplicates"),
+    ] = True
+    vocabulary_size: VocabularySize = 1_000_000
+    min_count: MinCount = 1
+    valid: Annotated[Fraction, Field(description="Share of the rows for validation, drawn by text.")] = 0.1
+    test: Annotated[Fraction, Field(description="Share of the rows for testing, drawn by text.")] = 0.1
+    seed: Annotated[Seed, Field(description="Seed of the split.")] = 0
+    max_rejected: Annotated[
+        Fraction, Field(description="Stop if a larger share of the rows cannot be used.")
+    ] = 0.01
     text: TextSettings = TextSettings()
 
     @model_validator(mode="after")
     def _leave_something_to_train_on(self) -> Self:
         if self.valid + self.test >= 1:
-            raise ValueError("valid and test together leave nothing to train on")
+            raise ValueError("--valid and --test together leave nothing to train on")
         return self
 
 
 class ModelSettings(Settings):
     """What every model has; each adds its own."""
 
-    epochs: Annotated[int, Field(ge=1, le=10_000)]
-    rate: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    epochs: Epochs
+    learning_rate: LearningRate
+    seed: Seed = 0
 
 
-class LetterRuns(Settings):
-    """Runs of letters of a word, beside the word itself."""
+class CharNgramSettings(Settings):
+    """Character n-grams of a word, beside the word itself."""
 
-    chars: Annotated[str, Field(pattern=r"^[0-9]{1,2}-[0-9]{1,2}$")] = "0-0"
+    char_ngrams: CharNgrams = "0-0"
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        least, most = self.letters
+        least, most = self.char_lengths
         if (least, most) != (0, 0) and not 1 <= least <= most <= 10:
-            raise ValueError(f"--chars {self.chars} is no range of 1 to 10 letters; write it like 3-5")
+            raise ValueError(
+                f"--char-ngrams {self.char_ngrams} is not a range from 1 to 10; write it like 3-5"
+            )
         return self
 
     @property
-    def letters(self) -> tuple[int, int]:
-        """Runs of so many letters, from and to; (0, 0) for none."""
-        least, _, most = self.chars.partition("-")
+    def char_lengths(self) -> tuple[int, int]:
+        """From and to how many characters; (0, 0) for none."""
+        least, _, most = self.char_ngrams.partition("-")
         return int(least), int(most)
 
 
-class NgramSettings(ModelSettings, LetterRuns):
-    """What the models over hashed n-grams share."""
-
-    ngrams: Annotated[int, Field(ge=1, le=5)]
-    buckets: Annotated[int, Field(ge=1, le=2**28)]
-    min_count: Annotated[int, Field(ge=1, le=255)]
-
-
-class SpreadSettings(Settings):
-    """Who shares the work. Models that share batches come out the same, up to rounding; others merge."""
-
-    spread: str = "single"
-    workers: Annotated[int, Field(ge=1, le=512)] | None = None
-    balance: str = "steps:50"
-    nodes: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,3}(:[1-9][0-9]{0,3})?$")] = "1"
-    rendezvous: Annotated[str, Field(pattern=r"^[^\s:/]+:[0-9]{1,5}$")] | None = None
-    restarts: Annotated[int, Field(ge=0, le=10_000)] = 10
-    stall_seconds: Annotated[float, Field(ge=1, le=86_400)] = 120.0
-    partitions: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    rounds: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    master: str | None = None
-    outer_momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.0
-    spark_conf: tuple[str, ...] = ()
-
-
-class FrameSettings(Settings):
+class TrainingSettings(Settings):
     """How training goes, whatever the model."""
 
-    deterministic: bool = False
-    patience: Annotated[int, Field(ge=1, le=10_000)] = 2
-    class_weights: Literal["none", "balanced"] = "none"
-    schedule: Literal["linear", "cosine", "constant"] = "linear"
-    warm_up: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.0
-    checkpoint_seconds: Annotated[float, Field(ge=0)] = 60.0
+    deterministic: Annotated[
+        bool, Field(description="Reproducible: the same weights in every run. Trains on one thread.")
+    ] = False
+    early_stopping: Annotated[
+        int,
+        Field(ge=1, le=10_000, description="Stop after this many epochs without a better validation score."),
+        Common(),
+    ] = 2
+    class_weights: Annotated[
+        Literal["none", "balanced"], Field(description="balanced: rows of rare classes count more.")
+    ] = "none"
+    schedule: Annotated[
+        Literal["linear", "cosine", "constant"], Field(description="Learning-rate schedule.")
+    ] = "linear"
+    warmup: Annotated[
+        float,
+        Field(
+            ge=0,
+            lt=1,
+            allow_inf_nan=False,
+            description="Warm-up: share of the training in which the learning rate rises.",
+        ),
+    ] = 0.0
+    checkpoint_seconds: Annotated[float, Field(ge=0, description="Seconds between checkpoints.")] = 60.0

@@ -18,12 +18,12 @@ from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manyhands import TextClassifier
-from manyhands.catalog import MODELS, load
+from manyhands.catalog import LEARNERS, load
 from manyhands.errors import ManyhandsError
-from manyhands.settings import NgramSettings
+from manyhands.models.ngram.features import NgramSettings
 
 # The parameters of ``TextClassifier`` are those of the models over n-grams.
-OVER_NGRAMS = [name for name in MODELS if issubclass(load(MODELS, "model", name).Settings, NgramSettings)]
+OVER_NGRAMS = [name for name in LEARNERS if issubclass(load(LEARNERS, "model", name).Settings, NgramSettings)]
 SETTINGS: dict[str, Any] = {"min_count": 1, "ngrams": 1, "deterministic": True, "threads": 1}
 
 MATRIX = "fits a matrix of numbers first; the input here is texts"

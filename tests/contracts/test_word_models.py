@@ -5,27 +5,26 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from tests.tasks import RESOURCES, TOPICS, running_text, told_apart, unlabelled
+from tests.tasks import RESOURCES, TOPICS, begin, running_text, told_apart, unlabelled
 
-from manyhands.catalog import MODELS, load
+from manyhands.bundle.bundle import VERSION, Bundle, BundleConfig, load_classifier, open_bundle, save_bundle
+from manyhands.bundle.word_vectors import embedding_of
+from manyhands.catalog import LEARNERS, load
 from manyhands.errors import InputError, UsageError
-from manyhands.models.bundle import VERSION, Bundle, BundleConfig, open_bundle, save_bundle
 from manyhands.models.learner import Piece
-from manyhands.models.opening import embedding_of
-from manyhands.models.saving import load_classifier
 from manyhands.records import Resources, Silent
 from manyhands.settings import TextSettings
-from manyhands.spread import single
-from manyhands.spread.job import job_for
-from manyhands.train.exchange import Alone
+from manyhands.spread.single import Single
+from manyhands.training.exchange import Alone
+from manyhands.training.job import job_for
 
-WORD_MODELS = [name for name in MODELS if load(MODELS, "model", name).learns == "words"]
+WORD_MODELS = [name for name in LEARNERS if load(LEARNERS, "model", name).learns == "words"]
 pytestmark = pytest.mark.parametrize("name", WORD_MODELS)
 
 SMALL = {"dim": 20, "sample": 1.0, "min_count": 1}
 SIZES = {
-    "skipgram": {"rate": 0.1, "epochs": 4},
-    "charlstm": {"hidden": 32, "letter_dim": 16, "rate": 0.02, "epochs": 10},
+    "skipgram": {"learning_rate": 0.1, "epochs": 4},
+    "charlstm": {"hidden_size": 32, "char_dim": 16, "learning_rate": 0.02, "epochs": 10},
 }
 
 
@@ -33,7 +32,7 @@ def trained(name, rows, valid=None, previous=None, threads=2, **settings):
     old = bundle_of(name, previous) if previous else None
     wanted = {**SMALL, **SIZES[name], **settings}
     job = job_for(name, wanted, Resources(threads, RESOURCES.memory_bytes), previous=old)
-    return single.run(job, unlabelled(rows), valid and unlabelled(valid), Silent())
+    return Single().run(job, unlabelled(rows), valid and unlabelled(valid), Silent())
 
 
 @cache
@@ -56,7 +55,7 @@ def bundle_of(name, model):
 
 
 def test_words_that_stand_together_are_alike(name):
-    assert told_apart(learnt(name).embedding()) > 0.3
+    assert told_apart(learnt(name).embedding(None)) > 0.3
 
 
 def test_held_out_text_becomes_likelier(name):
@@ -72,7 +71,7 @@ def test_training_stops_when_held_out_text_gets_no_likelier(name):
     shuffled = " ".join(running_text(300, seed=1)).split()
     np.random.default_rng(0).shuffle(shuffled)
     valid = [" ".join(shuffled[start : start + 10]) for start in range(0, len(shuffled), 10)]
-    state = trained(name, rows, valid, epochs=200, patience=2).state
+    state = trained(name, rows, valid, epochs=200, early_stopping=2).state
     assert state.epoch < 200
     assert state.epoch == state.best_epoch + 2
 
@@ -101,10 +100,10 @@ def test_facts_and_arrays_are_all_there_is_to_it(name, tmp_path):
     save_bundle(tmp_path, bundle_of(name, model), None, "", None)
     again = open_bundle(tmp_path)
     again.verify()
-    mine, read = model.embedding(), embedding_of(again)
+    mine, read = model.embedding(None), embedding_of(again)
     assert read.vocabulary.words.equals(mine.vocabulary.words)
     assert np.array_equal(read.vectors, mine.vectors)
-    feed = model.hood.held_out(unlabelled(running_text(50, seed=2)).corpus)
+    feed = model.sampling.held_out(unlabelled(running_text(50, seed=2)).corpus)
     assert np.array_equal(again.model.losses(feed, 0, len(feed), 2), model.losses(feed, 0, len(feed), 1))
     with pytest.raises(UsageError, match="word vectors"):
         load_classifier(tmp_path)
@@ -125,25 +124,23 @@ def test_damaged_arrays_are_refused(name, tmp_path):
 def test_text_with_new_words_is_added(name):
     old = trained(name, [row.replace("comet", "kometa") for row in running_text(600)]).model
     both = trained(name, running_text(600, seed=3), previous=old).model
-    words = both.embedding().vocabulary.words.to_pylist()
-    before = old.embedding().vocabulary.words.to_pylist()
+    words = both.embedding(None).vocabulary.words.to_pylist()
+    before = old.embedding(None).vocabulary.words.to_pylist()
     assert words[: len(before)] == before
     assert set(words) - set(before) == {"comet"}
-    assert told_apart(both.embedding()) > 0.3
+    assert told_apart(both.embedding(None)) > 0.3
 
 
 def test_continuing_begins_where_the_model_was(name):
     old = learnt(name)
-    same = trained(name, running_text(50, seed=9), previous=old, rate=1e-7, epochs=1).model
-    assert np.allclose(same.embedding().vectors, old.embedding().vectors, atol=1e-3)
+    same = trained(name, running_text(50, seed=9), previous=old, learning_rate=1e-7, epochs=1).model
+    assert np.allclose(same.embedding(None).vectors, old.embedding(None).vectors, atol=1e-3)
 
 
 def test_losses_are_sums_over_pieces(name):
     """The parts of a block have the loss and the pairs of the whole: nothing is counted twice."""
-    kind = load(MODELS, "model", name)
-    learner, feed = kind.begin(
-        kind.Settings(**SMALL), unlabelled(running_text(200)), None, RESOURCES, Silent()
-    )
+    kind = load(LEARNERS, "model", name)
+    learner, feed = begin(kind, kind.Settings(**SMALL), unlabelled(running_text(200)))
     rows = feed.rows(0)
     whole = learner.learn(feed.piece(Piece(0, 0, rows), 0), 0.0, 1, Alone())
     cuts = (0, rows // 3, rows // 2, rows)
@@ -155,9 +152,9 @@ def test_losses_are_sums_over_pieces(name):
 
 
 def test_a_feed_tells_every_word_once(name):
-    kind = load(MODELS, "model", name)
+    kind = load(LEARNERS, "model", name)
     rows = unlabelled(running_text(200))
-    _, feed = kind.begin(kind.Settings(**SMALL), rows, None, RESOURCES, Silent())
+    _, feed = begin(kind, kind.Settings(**SMALL), rows)
     assert sum(feed.rows(block) for block in range(len(feed))) == rows.corpus.tokens
     words = [feed.piece(Piece(block, 0, feed.rows(block)), 0) for block in range(len(feed))]
     assert sum(piece.end - piece.begin for piece in words) == rows.corpus.tokens
@@ -168,9 +165,9 @@ def test_wide_windows_and_many_negatives_are_learnt_as_calmly(name, more):
     draw = np.random.default_rng(0)
     words = (2000 * draw.random((60, 200)) ** 3).astype(int)  # some are frequent, most are rare
     rows = [" ".join(f"w{word}" for word in row) for row in words]
-    settings = {"rate": 0.04} if name == "skipgram" else {"epochs": 2}
+    settings = {"learning_rate": 0.04} if name == "skipgram" else {"epochs": 2}
     outcome = trained(name, rows, **more, **settings)
-    assert np.isfinite(outcome.model.embedding().vectors).all()
+    assert np.isfinite(outcome.model.embedding(None).vectors).all()
     untold = np.log(2) * (1 + more["negatives"])  # of who knows nothing
     assert outcome.state.history[-1]["loss"] < untold
 
@@ -201,10 +198,10 @@ def test_too_little_text(name, rows):
 def test_what_letters_can_do_for_words_never_seen(name):
     """``charlstm`` reads any word; ``skipgram`` does so by runs of letters, if it has them."""
     if name == "skipgram":
-        model = trained(name, running_text(1000), chars="3-4", buckets=1 << 12).model
+        model = trained(name, running_text(1000), char_ngrams="3-4", buckets=1 << 12).model
     else:
         model = learnt(name)
-    embedding = model.embedding()
+    embedding = model.embedding(None)
     vectors, known = embedding.vectors_of(["orchestras", "Телескоп", "漢字漢字", ""])
     assert known.tolist() == [True, True, True, False]
     assert np.isfinite(vectors).all()

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyhands.data import blocks as blocks_module
-from manyhands.data.blocks import Block, blocks, cut_delimited, cut_lines
+from manyhands.data.sources import blocks as blocks_module
+from manyhands.data.sources.blocks import RecordBlock, blocks, cut_delimited, cut_lines
 from manyhands.storage.files import InputStream, expand
 
 
@@ -32,7 +32,7 @@ class FakeStream:
 def cut(data: bytes, step: int, cutter=cut_lines) -> tuple[list[bytes], list[int], list[int]]:
     records, lines, rejected = [], [], []
     for block in blocks(FakeStream(data, step), cutter, "too long"):
-        assert isinstance(block, Block)
+        assert isinstance(block, RecordBlock)
         text, offsets = block.rows.data.tobytes(), block.rows.offsets.tolist()
         records += [text[a:b] for a, b in pairwise(offsets)]
         lines += block.lines.tolist()

@@ -7,7 +7,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyhands.data.fold import ROW, fold
+from manyhands.data.prepare.fold import fold_duplicates
+from manyhands.data.prepare.partitions import ROW_SCHEMA
 
 rows = st.lists(
     st.tuples(
@@ -26,10 +27,11 @@ RANK = np.arange(5, dtype=np.int32)
 
 def batch_of(items: list[tuple[int, int, int, int, float]]) -> pa.RecordBatch:
     columns = [
-        pa.array(column, field.type) for column, field in zip(zip(*items, strict=True), ROW, strict=False)
+        pa.array(column, field.type)
+        for column, field in zip(zip(*items, strict=True), ROW_SCHEMA, strict=False)
     ]
-    rest = [pa.nulls(len(items), field.type) for field in list(ROW)[len(columns) :]]
-    return pa.RecordBatch.from_arrays(columns + rest, schema=ROW)
+    rest = [pa.nulls(len(items), field.type) for field in list(ROW_SCHEMA)[len(columns) :]]
+    return pa.RecordBatch.from_arrays(columns + rest, schema=ROW_SCHEMA)
 
 
 def by_hand(items: list[tuple[int, int, int, int, float]]) -> list[tuple[tuple[int, int], int, float]]:
@@ -54,7 +56,7 @@ def test_mode_and_order(items: list[tuple[int, int, int, int, float]], random) -
     random.shuffle(shuffled)
     for given_rows in (items, shuffled):
         batch = batch_of(given_rows)
-        folded = fold(batch, RANK, VALUES, deduplicate=True)
+        folded = fold_duplicates(batch, RANK, VALUES, deduplicate=True)
         keys = [(batch["high"][i].as_py(), batch["low"][i].as_py()) for i in folded.rows.tolist()]
         found = list(zip(keys, folded.labels.tolist(), folded.weights.tolist(), strict=True))
         assert [(key, label) for key, label, _ in found] == [(key, label) for key, label, _ in by_hand(items)]
@@ -64,7 +66,7 @@ def test_mode_and_order(items: list[tuple[int, int, int, int, float]], random) -
 def test_the_ties_of_the_rule() -> None:
     def winner(*labels: int) -> int:
         items = [(0, 0, 0, label - 1, 1.0) for label in labels]
-        return int(fold(batch_of(items), RANK, VALUES, True).labels[0]) + 1
+        return int(fold_duplicates(batch_of(items), RANK, VALUES, True).labels[0]) + 1
 
     assert winner(5, 5, 1) == 5, "the mode, not the lowest"
     assert winner(1, 1, 5, 5, 4) == 5, "a tie goes to the nearest the mean, 3.2"
@@ -74,4 +76,4 @@ def test_the_ties_of_the_rule() -> None:
 
 def test_duplicates_can_be_kept() -> None:
     items = [(1, 0, 0, 4, 1.0), (0, 0, 0, 2, 1.0), (1, 0, 0, 0, 1.0)]
-    assert fold(batch_of(items), RANK, VALUES, deduplicate=False).labels.tolist() == [2, 0, 4]
+    assert fold_duplicates(batch_of(items), RANK, VALUES, deduplicate=False).labels.tolist() == [2, 0, 4]

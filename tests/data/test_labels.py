@@ -2,15 +2,15 @@
 
 import pyarrow as pa
 
-from manyhands.data.labels import NEUTRAL, NO_LABEL, LabelBook
+from manyhands.data.labels import NEUTRAL, NO_LABEL, LabelEncoder
 
 
 def classes(
     scheme: str, labels: list[str | None], rates_stars: bool = True
 ) -> tuple[list[list[int]], list[str], dict[int, str]]:
-    book = LabelBook(scheme)  # type: ignore[arg-type]
-    ids, bad = book.ids(pa.array(labels), len(labels))
-    found = book.classes(rates_stars)
+    encoder = LabelEncoder(scheme)  # type: ignore[arg-type]
+    ids, bad = encoder.encode(pa.array(labels), len(labels))
+    found = encoder.classes(rates_stars)
     return [found.of_label[i] if i >= 0 else [] for i in ids], found.names, bad
 
 
@@ -48,17 +48,17 @@ def test_as_is_keeps_names_apart() -> None:
 
 
 def test_none() -> None:
-    book = LabelBook("none")
-    assert book.ids(None, 3)[0].tolist() == [0, 0, 0]
-    assert book.classes(False).names == []
+    encoder = LabelEncoder("none")
+    assert encoder.encode(None, 3)[0].tolist() == [0, 0, 0]
+    assert encoder.classes(False).names == []
 
 
 def test_order_gives_values_only_where_labels_are_numbers() -> None:
-    book = LabelBook("as-is")
-    book.ids(pa.array(["b", "a"]), 2)
-    rank, values = book.order()
+    encoder = LabelEncoder("as-is")
+    encoder.encode(pa.array(["b", "a"]), 2)
+    rank, values = encoder.order()
     assert rank.tolist() == [1, 0] and values.tolist() == [0, 0]
-    stars = LabelBook("stars")
-    stars.ids(pa.array(["5", "1", "3"]), 3)
+    stars = LabelEncoder("stars")
+    stars.encode(pa.array(["5", "1", "3"]), 3)
     rank, values = stars.order()
     assert rank.tolist() == [2, 0, 1] and values.tolist() == [5, 1, 3]

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from manyhands.data.numbers import is_table, read_table
+from manyhands.data.numbers import holds_numbers, read_numbers
 from manyhands.errors import InputError, UsageError
 from manyhands.settings import PrepareSettings
 
@@ -27,7 +27,7 @@ def flowers(path, rows=240, seed=0, head=HEAD):
 @pytest.mark.parametrize("cell", ["lstm", "equations"])
 def test_from_a_table_to_predictions(manyhands, tmp_path, cell):
     train, test = flowers(tmp_path / "train.csv"), flowers(tmp_path / "test.csv", 90, seed=1)
-    options = ["--model", "lstm", "--cell", cell, "--hidden", "16,24", "--epochs", "25"]
+    options = ["--model", "lstm", "--cell", cell, "--hidden-size", "16,24", "--epochs", "25"]
     done = manyhands("train", train, *options, "--out", "run")
     assert done.code == 0, done.err
     judged = json.loads(manyhands("evaluate", "run", test, "--json").out)
@@ -68,31 +68,31 @@ def test_other_models_say_what_reads_numbers(manyhands, tmp_path):
 def test_what_is_taken_for_a_table(tmp_path, lines, table):
     path = tmp_path / "rows.csv"
     path.write_text(lines)
-    assert is_table([str(path)], PrepareSettings()) is table
+    assert holds_numbers([str(path)], PrepareSettings()) is table
 
 
 def test_rows_that_lack_something_are_left_out(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("a,b,kind\n1,2,x\n3,,y\n4,5,\n6,7,y\n")
-    lesson = read_table([str(path)], PrepareSettings())
-    assert (len(lesson), lesson.left_out) == (2, 2)
-    assert lesson.corpus.values.tolist() == [[1, 2], [6, 7]]
-    assert lesson.labels.names == ["x", "y"]
+    examples = read_numbers([str(path)], PrepareSettings())
+    assert (len(examples), examples.left_out) == (2, 2)
+    assert examples.corpus.values.tolist() == [[1, 2], [6, 7]]
+    assert examples.labels.names == ["x", "y"]
 
 
 def test_which_column_is_the_label(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("a,b,c\n1,2,0\n3,4,1\n")
     with pytest.raises(UsageError, match=r"which column of .* is the label\? Name it with --label-field"):
-        read_table([str(path)], PrepareSettings(format="numbers"))
+        read_numbers([str(path)], PrepareSettings(format="numbers"))
     with pytest.raises(UsageError, match="has no column 'd'; there are: a, b, c"):
-        read_table([str(path)], PrepareSettings(format="numbers", label_field="d"))
-    lesson = read_table([str(path)], PrepareSettings(format="numbers", label_field="c"))
-    assert lesson.labels.names == ["0", "1"]
-    assert lesson.corpus.values.shape == (2, 2)
+        read_numbers([str(path)], PrepareSettings(format="numbers", label_field="d"))
+    examples = read_numbers([str(path)], PrepareSettings(format="numbers", label_field="c"))
+    assert examples.labels.names == ["0", "1"]
+    assert examples.corpus.values.shape == (2, 2)
     path.write_text("a,b\nx,y\n")
     with pytest.raises(UsageError, match="which column"):
-        read_table([str(path)], PrepareSettings(format="numbers"))
+        read_numbers([str(path)], PrepareSettings(format="numbers"))
     path.write_text("a,b,k\n1,2,x\n1,2\n")
-    with pytest.raises(InputError, match="is no table"):
-        read_table([str(path)], PrepareSettings(format="numbers"))
+    with pytest.raises(InputError, match="is not a table"):
+        read_numbers([str(path)], PrepareSettings(format="numbers"))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.conftest import reviews, write_jsonl
 
 import manyhands
-from manyhands.data.spool import Spool
+from manyhands.data.prepare.partitions import Spool
 from manyhands.data.wordtables import WordTables
 from manyhands.errors import InputError, UsageError
 from manyhands.records import SPLITS
@@ -89,7 +89,7 @@ def test_words_are_counted_on_training_rows_only(tmp_path: Path) -> None:
 
 def test_vocabulary_limits(tmp_path: Path) -> None:
     path = str(write_jsonl(tmp_path / "r.jsonl", reviews(500)))
-    small = manyhands.prepare(path, tmp_path / "small", vocabulary=10)
+    small = manyhands.prepare(path, tmp_path / "small", vocabulary_size=10)
     assert len(small.vocabulary) == 10
     assert max(int(tokens.max()) for tokens in small["train"]) == 12
     often = manyhands.prepare(path, tmp_path / "often", min_count=50)
@@ -146,9 +146,9 @@ def test_threads_memory_and_many_parts_change_no_byte(
     manyhands.sample(5000, path, seed=3)
     monkeypatch.setattr("manyhands.data.store.PART_TOKENS", 20_000)
     plain = manyhands.prepare(path, tmp_path / "plain", threads=2)
-    monkeypatch.setattr("manyhands.data.blocks.BLOCK_BYTES", 100_000)
-    monkeypatch.setattr("manyhands.data.prepare.PARTITION_BYTES", 50_000)
-    monkeypatch.setattr("manyhands.data.spool.Spool.__init__", tiny_spool)
+    monkeypatch.setattr("manyhands.data.sources.blocks.BLOCK_BYTES", 100_000)
+    monkeypatch.setattr("manyhands.data.prepare.local.PARTITION_BYTES", 50_000)
+    monkeypatch.setattr("manyhands.data.prepare.partitions.Spool.__init__", tiny_spool)
     monkeypatch.setattr("manyhands.data.wordtables.WordTables.__init__", tiny_tables)
     other = manyhands.prepare(path, tmp_path / "other", threads=threads)
     assert len(plain.manifest.parts) > 8
@@ -197,7 +197,7 @@ def test_several_labels(tmp_path: Path) -> None:
         "__label__b __label__a first text\n__label__c , second text\n__label__a third\nno label\n" * 1
     )
     dataset = manyhands.prepare(str(path), tmp_path / "out", max_rejected=0.5, valid=0, test=0)
-    assert dataset.label_names == ["a", "b", "c"] and dataset.manifest.labels.several
+    assert dataset.label_names == ["a", "b", "c"] and dataset.manifest.labels.multi_label
     train = dataset["train"]
     words = [" ".join(dataset.vocabulary.word(t) for t in tokens) for tokens in train]
     offsets = train.label_offsets
@@ -212,11 +212,11 @@ def test_several_labels(tmp_path: Path) -> None:
 def test_settings_are_checked_before_anything_is_read(tmp_path: Path) -> None:
     path = str(write_jsonl(tmp_path / "r.jsonl", reviews(5)))
     for settings_, message in [
-        ({"vocabularly": 5}, "did you mean 'vocabulary'"),
+        ({"vocabularly": 5}, "did you mean 'vocabulary_size'"),
         ({"labels": "star"}, "labels"),
         ({"valid": 0.6, "test": 0.6}, "leave nothing to train on"),
         ({"format": "jsn"}, "there is no format 'jsn'"),
-        ({"memory": "lots"}, "no size"),
+        ({"memory": "lots"}, "is not a size"),
         ({"threads": 0}, "from 1 to"),
     ]:
         with pytest.raises(UsageError, match=message):

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from manyhands.models.embedding import Embedding
+from manyhands.text.embedding import Embedding
 from manyhands.text.vocabulary import Vocabulary
 
 

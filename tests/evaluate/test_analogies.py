@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyhands.errors import InputError, UsageError
-from manyhands.evaluate import analogies
-from manyhands.evaluate.analogies import AnalogyScore, answer, evaluate_analogies
-from manyhands.evaluate.wordsets import AnalogySet, read_analogies
-from manyhands.models.nearest import LEAST
+from manyhands.evaluation import analogies
+from manyhands.evaluation.analogies import AnalogyScore, answer, evaluate_analogies
+from manyhands.evaluation.wordsets import AnalogySet, read_analogies
+from manyhands.models.words.nearest import LEAST
 from tests.evaluate.embeddings import embedding, random_embedding
 
 # Two axes, sex and rank; "noise" is nearest to nothing, "King" is written otherwise in the questions.

@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 
 from manyhands.errors import InputError, UsageError
-from manyhands.evaluate.classification import Report, evaluate_several, evaluate_single
+from manyhands.evaluation.classification import Report, evaluate_multi_label, evaluate_single_label, rates
 
 pytestmark = pytest.mark.filterwarnings("error")  # scikit-learn must find nothing to warn about
 
 
 def single(scores: list[list[float]], truth: list[int], **options) -> Report:
     names = [f"label {n}" for n in range(len(scores[0]) if scores else 2)]
-    return evaluate_single(np.array(scores, np.float32), np.array(truth, np.int32), names, **options)
+    return evaluate_single_label(np.array(scores, np.float32), np.array(truth, np.int32), names, **options)
 
 
-def several(scores: list[list[float]], truth: list[list[int]], **options) -> Report:
+def multi_label(scores: list[list[float]], truth: list[list[int]], **options) -> Report:
     names = [f"label {n}" for n in range(len(scores[0]))]
     offsets = np.cumsum([0, *map(len, truth)], dtype=np.int64)
     flat = np.array([label for labels in truth for label in labels], np.int32)
-    return evaluate_several(np.array(scores, np.float32), flat, offsets, names, **options)
+    return evaluate_multi_label(np.array(scores, np.float32), flat, offsets, names, **options)
 
 
 # Predicted: 0, 0, 1, 2, 0. Label 3 occurs nowhere.
@@ -81,19 +81,19 @@ def test_nothing_but_unknown_labels() -> None:
 def test_a_model_with_one_label() -> None:
     report = single([[1.0], [1.0]], [0, 0])
     assert report.accuracy == report.macro_f1 == 1 and report.log_loss == pytest.approx(0, abs=1e-9)
-    assert several([[0.9], [0.1]], [[0], []]).accuracy == 1
+    assert multi_label([[0.9], [0.1]], [[0], []]).accuracy == 1
 
 
 def test_no_log_loss_without_probabilities() -> None:
     assert single([[3.0, -1.0]], [0]).log_loss is None
     assert single([[0.9, 0.9]], [0]).log_loss is None
-    assert several([[3.0, -1.0]], [[0]]).log_loss is None
+    assert multi_label([[3.0, -1.0]], [[0]]).log_loss is None
 
 
 def test_a_probability_a_hair_above_one() -> None:
     over = np.nextafter(np.float32(1), np.float32(2)).item()
     assert single([[over, 0.0]], [0]).log_loss == pytest.approx(0, abs=1e-9)
-    assert several([[over, 0.0]], [[0]]).log_loss == pytest.approx(0, abs=1e-9)
+    assert multi_label([[over, 0.0]], [[0]]).log_loss == pytest.approx(0, abs=1e-9)
 
 
 def test_confusion_up_to_fifty_labels() -> None:
@@ -105,7 +105,7 @@ def test_confusion_up_to_fifty_labels() -> None:
 def test_several_by_hand() -> None:
     # Predicted: {0, 1}, {2}, {}, {0}; the last row has a label that the model does not know.
     scores = [[0.9, 0.5, 0.1], [0.2, 0.3, 0.7], [0.4, 0.3, 0.2], [0.8, 0.1, 0.1]]
-    report = several(scores, [[1, 0], [1, 2], [], [0, -1]])
+    report = multi_label(scores, [[1, 0], [1, 2], [], [0, -1]])
     assert report.rows == 4 and report.unknown_labels == 1 and report.threshold == 0.5
     assert report.accuracy == 0.5, "the first, and the one with no labels"
     assert report.micro_f1 == pytest.approx(2 * 4 / (4 + 6)), "4 right, 4 predicted, 6 true"
@@ -117,9 +117,9 @@ def test_several_by_hand() -> None:
 
 
 def test_threshold_decides() -> None:
-    assert several([[0.3, 0.2]], [[0, 1]], threshold=0.2).accuracy == 1
-    assert several([[0.3, 0.2]], [[0]], threshold=0.3).accuracy == 1
-    nothing = several([[0.3, 0.2]], [[]])
+    assert multi_label([[0.3, 0.2]], [[0, 1]], threshold=0.2).accuracy == 1
+    assert multi_label([[0.3, 0.2]], [[0]], threshold=0.3).accuracy == 1
+    nothing = multi_label([[0.3, 0.2]], [[]])
     assert nothing.accuracy == 1 and nothing.macro_f1 == 0 and nothing.at["1"]["recall"] == 0
 
 
@@ -128,11 +128,11 @@ def test_several_log_loss_is_scikit_learns_over_the_labels() -> None:
     yes = np.array([[1, 0, 0], [0, 1, 1], [1, 0, 1]])
     truth = [np.flatnonzero(row).tolist() for row in yes]
     wanted = np.mean([log_loss(yes[:, n], scores[:, n], labels=[0, 1]) for n in range(3)])
-    assert several(scores.tolist(), truth).log_loss == pytest.approx(wanted, rel=1e-5)
+    assert multi_label(scores.tolist(), truth).log_loss == pytest.approx(wanted, rel=1e-5)
 
 
 def test_same_facts_after_json() -> None:
-    for report in (single(SCORES, [0, 1, 1, 2, -1]), several(SCORES, [[0], [], [1, 2], [3], [-1]])):
+    for report in (single(SCORES, [0, 1, 1, 2, -1]), multi_label(SCORES, [[0], [], [1, 2], [3], [-1]])):
         facts = report.facts()
         assert json.loads(json.dumps(facts, allow_nan=False)) == facts
         names = (
@@ -163,13 +163,13 @@ def test_several_that_cannot_be_measured() -> None:
     scores, names = np.full((2, 2), 0.5, np.float32), ["a", "b"]
     for offsets in ([0, 1], [0, 1, 1], [1, 1, 2], [0, 3, 2]):
         with pytest.raises(InputError, match="offsets"):
-            evaluate_several(scores, np.array([0, 1]), np.array(offsets), names)
+            evaluate_multi_label(scores, np.array([0, 1]), np.array(offsets), names)
     with pytest.raises(InputError, match="2 x 2 do not fit a model with 1 labels"):
-        evaluate_several(scores, np.array([0, 1]), np.array([0, 1, 2]), ["a"])
+        evaluate_multi_label(scores, np.array([0, 1]), np.array([0, 1, 2]), ["a"])
     with pytest.raises(InputError, match="no rows"):
-        evaluate_several(scores[:0], np.array([], np.int32), np.array([0]), names)
+        evaluate_multi_label(scores[:0], np.array([], np.int32), np.array([0]), names)
     with pytest.raises(UsageError, match="from 1 on"):
-        several([[0.5, 0.5]], [[0]], top=(0,))
+        multi_label([[0.5, 0.5]], [[0]], top=(0,))
 
 
 GRID = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])  # so coarse that equal scores are common
@@ -242,6 +242,20 @@ def test_single_beside_brute_force(case) -> None:
 @given(labelled(most=4))
 def test_several_beside_brute_force(case) -> None:
     scores, truth, _ = case
-    report = several(scores, truth, threshold=0.75, top=(1, 2, 3))
+    report = multi_label(scores, truth, threshold=0.75, top=(1, 2, 3))
     predicted = [{label for label, score in enumerate(row) if score >= 0.75} for row in scores]
     check(report, scores, [set(t) for t in truth], predicted, [1.0] * len(scores))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_rates_of_training_are_those_of_scikit_learn(seed: int) -> None:
+    drawn = np.random.default_rng(seed)
+    rows, labels = int(drawn.integers(1, 60)), int(drawn.integers(1, 6))
+    scores = drawn.random((rows, labels))
+    scores /= scores.sum(axis=1, keepdims=True)
+    truth = drawn.integers(-1, labels, rows).tolist()
+    weights = drawn.random(rows) + 0.1 if seed % 2 else None
+    ours = single(scores.tolist(), truth, weights=weights, rating=rates)
+    assert ours == single(scores.tolist(), truth, weights=weights)
+    sets = [sorted(set(drawn.integers(0, labels, drawn.integers(0, 4)).tolist())) for _ in range(rows)]
+    assert multi_label(scores.tolist(), sets, rating=rates) == multi_label(scores.tolist(), sets)

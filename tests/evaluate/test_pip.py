@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyhands.errors import InputError
-from manyhands.evaluate import pip
-from manyhands.evaluate.pip import common_words, evaluate_pip, pip_loss, pip_report
+from manyhands.evaluation import pip
+from manyhands.evaluation.pip import common_words, evaluate_pip, pip_loss, pip_report
 from tests.evaluate.embeddings import embedding
 
 
@@ -142,7 +142,7 @@ def test_common_words() -> None:
 BAR = r"""
 import re, time
 import numpy as np
-from manyhands.evaluate.pip import pip_loss
+from manyhands.evaluation.pip import pip_loss
 random = np.random.default_rng(0)
 first = random.standard_normal((100_000, 200), dtype=np.float32)
 turned = first @ np.linalg.qr(random.standard_normal((200, 200)))[0].astype(np.float32)
@@ -163,7 +163,7 @@ def test_large_embeddings() -> None:
         [sys.executable, "-c", BAR],
         capture_output=True,
         check=True,
-        timeout=110,
+        timeout=500,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
     )
     same, turned, costs = (

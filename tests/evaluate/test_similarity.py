@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from manyhands.errors import InputError
-from manyhands.evaluate.similarity import SimilarityReport, evaluate_similarity
-from manyhands.evaluate.wordsets import SimilaritySet
+from manyhands.evaluation.similarity import SimilarityReport, evaluate_similarity
+from manyhands.evaluation.wordsets import SimilaritySet
 from tests.evaluate.embeddings import embedding, random_embedding
 
 pytestmark = pytest.mark.filterwarnings("error")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyhands.errors import InputError, UsageError
-from manyhands.evaluate import sppmi as module
-from manyhands.evaluate.sppmi import signal, sppmi
+from manyhands.evaluation import sppmi as module
+from manyhands.evaluation.sppmi import signal, sppmi
 from manyhands.text.corpus import Corpus, corpus_of
 from manyhands.text.ragged import from_strings
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from manyhands.errors import InputError
-from manyhands.evaluate import wordsets
-from manyhands.evaluate.wordsets import KNOWN, default_folder, find_sets, read_analogies, read_similarity
+from manyhands.evaluation import wordsets
+from manyhands.evaluation.wordsets import KNOWN, default_folder, find_sets, read_analogies, read_similarity
 
 
 def write(folder: Path, name: str, text: str | bytes) -> Path:
@@ -40,14 +40,14 @@ def test_comments_and_one_header(tmp_path: Path, head: str) -> None:
     ("text", "message"),
     [
         ("a b 1\na b\n", r"set.txt line 2: there are 2 columns; it should read: word word score"),
-        ("\n# x\na b 1\nb c high\n", r"set.txt line 4: 'high' is no number"),
-        ("one two score\none two score\na b 1\n", "line 2: 'score' is no number"),
-        ("a b 1\na b nan\n", "line 2: 'nan' is no number"),
-        ("a b 1\na b 1e999\n", "line 2: '1e999' is no number"),
-        ("a b 1\na b 1_0\n", "line 2: '1_0' is no number"),
-        ("a b 1\na b 7,5\n", "line 2: '7,5' is no number"),
+        ("\n# x\na b 1\nb c high\n", r"set.txt line 4: 'high' is not a number"),
+        ("one two score\none two score\na b 1\n", "line 2: 'score' is not a number"),
+        ("a b 1\na b nan\n", "line 2: 'nan' is not a number"),
+        ("a b 1\na b 1e999\n", "line 2: '1e999' is not a number"),
+        ("a b 1\na b 1_0\n", "line 2: '1_0' is not a number"),
+        ("a b 1\na b 7,5\n", "line 2: '7,5' is not a number"),
         ("a b 1\na\t\t1\n", "line 2: a word is missing"),
-        ("a b 1\na b 1 x\n", "line 2: 'x' is no number"),
+        ("a b 1\na b 1 x\n", "line 2: 'x' is not a number"),
         ("lonely\na b 1\n", "line 1: there are 1 columns"),
         (b"a b 1\nc\xe9 b 1\n", "line 2: it is not UTF-8"),
         ("# nothing\n", "holds no pairs"),
@@ -159,10 +159,10 @@ def test_where_sets_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(wordsets.VARIABLE, str(tmp_path / "elsewhere"))
     assert [judged.name for judged in find_sets().similarity] == ["set"]
     for chosen in (tmp_path / "none", tmp_path / "elsewhere" / "set.txt"):
-        with pytest.raises(InputError, match="is no folder"):
+        with pytest.raises(InputError, match="is not a folder"):
             find_sets(chosen)
     monkeypatch.setenv(wordsets.VARIABLE, str(tmp_path / "none"))
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         find_sets()
 
 

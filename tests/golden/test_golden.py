@@ -22,7 +22,7 @@ GOLDEN = {
 
 def test_a_known_input_gives_known_bytes(tmp_path: Path) -> None:
     manyhands.sample(2000, tmp_path / "raw.jsonl", seed=11)
-    dataset = manyhands.prepare(str(tmp_path / "raw.jsonl"), tmp_path / "out", vocabulary=5000)
+    dataset = manyhands.prepare(str(tmp_path / "raw.jsonl"), tmp_path / "out", vocabulary_size=5000)
     found = {"raw": digest((tmp_path / "raw.jsonl").read_bytes())}
     for split in SPLITS:
         part = dataset[split].parts[0]

@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.conftest import Outcome, reviews, write_jsonl
 
 import manyhands as library
+from manyhands.cli.main import VERBS
 
 Run = Callable[..., Outcome]
 
@@ -34,6 +35,38 @@ def test_every_verb_has_help(manyhands: Run) -> None:
         shown = manyhands(verb, "--help")
         assert shown.code == 0 and "Usage" in shown.out
     assert manyhands("--version").out.strip() == f"manyhands {library.__version__}"
+
+
+def test_without_arguments_the_help_is_shown(manyhands: Run) -> None:
+    bare = manyhands()
+    assert bare == manyhands("--help") == manyhands("-h") and bare.code == 0 and not bare.err
+    assert bare.out.startswith("Usage: ")
+    columns = [line.index(summary) for verb, summary in VERBS.items() for line in bare.out.splitlines()
+               if line.split()[:1] == [verb]]  # fmt: skip
+    assert len(columns) == len(VERBS) and len(set(columns)) == 1, "the summaries stand in one column"
+    for verb in ("prepare", "doctor"):  # with options made from settings, and without
+        assert manyhands(verb, "-h").out == manyhands(verb, "--help").out
+
+
+def test_help_tells_which_of_two_flags_is_the_default(manyhands: Run) -> None:
+    shown = " ".join(manyhands("prepare", "--help").out.split())
+    assert "--lower / --keep-case Lower-case all text. [default: lower]" in shown
+    assert "<br />. [default: html]" in shown and "[default: deduplicate]" in shown
+    assert "Trains on one thread. --early-stopping" in " ".join(manyhands("train", "--help").out.split())
+
+
+def test_help_of_options_that_models_share_is_right_for_all(manyhands: Run) -> None:
+    most_used = manyhands("train", "--help").out.partition("\nRun:")[0]
+    lines = [" ".join(line.split()) for line in most_used.splitlines()]
+    assert "--batch-size <int> Rows or words per batch." in lines
+    assert "--hidden-size Size of the hidden state of a layer." in lines, "a number or a list of them"
+    assert "--dim <int> Size of the embedding vectors." in lines
+
+
+def test_tune_names_the_models_that_it_can_tune(manyhands: Run) -> None:
+    assert "Model to tune: ngrams or fasttext." in manyhands("tune", "--help").out
+    refused = manyhands("tune", "data", "--model", "lstm")
+    assert refused.code == 2 and "choose --model ngrams or fasttext" in refused.err
 
 
 def test_doctor(manyhands: Run) -> None:
@@ -69,7 +102,7 @@ def test_a_bar_on_a_terminal(tmp_path: Path) -> None:
             shown += chunk
     except OSError:  # the terminal closed
         pass
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=500)
     assert process.returncode == 0
     assert b"reading" in shown and b"MB/s" in shown
     assert b"kept" in out

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 from tests.conftest import Outcome, need
 
-from manyhands.models.embedding import Embedding
 from manyhands.report.page import page
 from manyhands.report.plane import Plane, plane
+from manyhands.text.embedding import Embedding
 from manyhands.text.vocabulary import Vocabulary
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
 WORDS = ["king", "queen", "kingdom", "viking", "King", "50%", HOSTILE, *(f"word{n}" for n in range(60))]
-PATIENCE = 10_000  # milliseconds
+PATIENCE = 120_000  # milliseconds
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from tests.clusters import messy, same
 from tests.conftest import write_jsonl
 
 import manyhands
-from manyhands.cluster import spark
-from manyhands.data import spans
+from manyhands.data.prepare.spark import ranges
+from manyhands.engines.spark import spark
 from manyhands.errors import InputError, UsageError
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
@@ -24,7 +24,7 @@ def session():
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch):
-    monkeypatch.setattr(spans, "LEAST_BYTES", 4096)
+    monkeypatch.setattr(ranges, "LEAST_BYTES", 4096)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ FORMATS = {
     "few words": (
         "a.jsonl",
         lines('{"text": "often seen N", "stars": 4}', 300),
-        {"vocabulary": 20, "min_count": 3, "labels": "stars"},
+        {"vocabulary_size": 20, "min_count": 3, "labels": "stars"},
     ),
 }
 

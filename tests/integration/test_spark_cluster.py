@@ -14,7 +14,7 @@ from tests.clusters import QUICK, cluster, executors, kill_an_executor, messy, s
 from tests.tasks import write_labelled
 
 import manyhands
-from manyhands.cluster import spark
+from manyhands.engines.spark import spark
 from manyhands.errors import MissingPartError, UsageError
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
@@ -77,7 +77,7 @@ def test_by_spark_submit(tmp_path, master):
         cwd=tmp_path,
         capture_output=True,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
-        timeout=110,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stderr.decode()[-3000:]
@@ -85,32 +85,43 @@ def test_by_spark_submit(tmp_path, master):
 
 
 @pytest.fixture(scope="module")
-def lesson(tmp_path_factory):
+def examples(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lesson")
     write_labelled(folder / "rows.txt", 600)
     return manyhands.prepare(folder / "rows.txt", folder / "data").folder
 
 
-AVERAGE = {"model": "lstm", "hidden": "8", "dim": 8, "epochs": 4}
+AVERAGE = {"model": "lstm", "hidden_size": "8", "dim": 8, "epochs": 4}
 AVERAGE |= {"spread": "average", "partitions": 3, "rounds": 4}
 
 
-def test_executors_killed_in_and_between_rounds_change_nothing(tmp_path, master, lesson):
+def test_executors_killed_in_and_between_rounds_change_nothing(tmp_path, master, examples):
     weights = []
     with spark(master, SMALL, "tests"):
         for killer in (Killer(), Killer("round 2 of 4", "round 3 of 4", between=True)):
             out = tmp_path / str(len(weights))
-            manyhands.train(lesson, out, progress=killer, **AVERAGE)
+            manyhands.train(examples, out, progress=killer, **AVERAGE)
             assert not killer.waiting, "it was over before an executor could be killed"
             weights.append((out / "model.safetensors").read_bytes())
     assert weights[0] == weights[1]
 
 
-def test_a_crew_started_by_sparks_torch_distributor(tmp_path, master, lesson):
+def test_a_crew_started_by_sparks_torch_distributor(tmp_path, master, examples):
     pytest.importorskip("torch", reason="needs the extra torch")
     from pyspark.ml.torch.distributor import TorchDistributor
 
-    arguments = ["train", str(lesson), "--model", "lstm", "--hidden", "8", "--dim", "8", "--epochs", "2"]
+    arguments = [
+        "train",
+        str(examples),
+        "--model",
+        "lstm",
+        "--hidden-size",
+        "8",
+        "--dim",
+        "8",
+        "--epochs",
+        "2",
+    ]
     with spark(master, SMALL, "tests"):
         TorchDistributor(num_processes=2, local_mode=False, use_gpu=False).run(
             str(Path(manyhands.__file__).parent / "__main__.py"),
@@ -136,7 +147,7 @@ def test_executors_without_the_package(tmp_path, master, monkeypatch):
     [("100m", "the memory asked for is too small for Spark"), ("900g", "has given no executor for")],
 )
 def test_executors_of_a_wrong_size(tmp_path, master, memory, message, monkeypatch):
-    monkeypatch.setattr("manyhands.cluster.JOIN_SECONDS", 3.0)
+    monkeypatch.setattr("manyhands.engines.spark.JOIN_SECONDS", 3.0)
     (tmp_path / "reviews.json").write_text("\n".join(messy(50, 5)))
     with pytest.raises(UsageError, match=message):
         manyhands.prepare(
@@ -158,4 +169,4 @@ def test_masters_that_do_not_answer(tmp_path):
                 manyhands.prepare(
                     tmp_path / "reviews.json", tmp_path / "out", engine="spark", master=f"spark://{place}"
                 )
-            assert time.monotonic() - began < 30
+            assert time.monotonic() - began < 120

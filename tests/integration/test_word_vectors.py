@@ -14,10 +14,10 @@ import pytest
 from tests.tasks import TOPICS, running_text, told_apart
 
 from manyhands import WordVectors
-from manyhands.models.opening import open_embedding
-from manyhands.models.saving import load_bundle
+from manyhands.bundle.bundle import load_bundle
+from manyhands.bundle.word_vectors import open_embedding
 from manyhands.storage.tensors import read_tensors
-from manyhands.train.checkpoint import checkpoints
+from manyhands.training.checkpoint import checkpoints
 
 SMALL = ("--dim", "20", "--sample", "1", "--min-count", "1", "--negatives", "2")
 
@@ -129,7 +129,7 @@ def read_plainly(path, to):
     return [letters[a:b].decode() for a, b in pairwise(starts)], arrays["inputs"].copy()
 
 
-@pytest.mark.parametrize(("model", "more"), [("skipgram", ()), ("charlstm", ("--hidden", "16"))])
+@pytest.mark.parametrize(("model", "more"), [("skipgram", ()), ("charlstm", ("--hidden-size", "16"))])
 def test_killed_and_resumed_is_as_if_nothing_had_happened(manyhands, tmp_path, model, more):
     (tmp_path / "text.txt").write_text("\n".join(running_text(400)))
     command = ["train", "text.txt", "--model", model, *SMALL, *more, "--epochs", "6", "--deterministic"]
@@ -150,7 +150,7 @@ def test_killed_and_resumed_is_as_if_nothing_had_happened(manyhands, tmp_path, m
 
 
 def test_letters_have_a_vector_for_any_word(manyhands, text):
-    shown = manyhands("train", text, "--model", "charlstm", *SMALL, "--hidden", "16", "--out", "run")
+    shown = manyhands("train", text, "--model", "charlstm", *SMALL, "--hidden-size", "16", "--out", "run")
     assert shown.code == 0, shown.err
     near = manyhands("nearest", "run", "unheardofword", "--top", "3", "--json")
     assert near.code == 0, near.err
@@ -177,8 +177,8 @@ def test_mistakes_are_told_in_a_sentence(manyhands, tmp_path, text, sets):
     bad = manyhands("evaluate", "run", "--sets", sets)
     assert (bad.code, "line 2" in bad.err) == (3, True)
     assert not bad.out
-    wrong = manyhands("train", text, "--model", "skipgram", "--hidden", "3", "--out", "x")
-    assert (wrong.code, "hidden" in wrong.err) == (2, True)
+    wrong = manyhands("train", text, "--model", "skipgram", "--hidden-size", "3", "--out", "x")
+    assert (wrong.code, "--hidden-size is for --model lstm or charlstm" in wrong.err) == (2, True)
     (tmp_path / "lies.vec").write_text("5 2\nking 1 2\n")
     lies = manyhands("nearest", "lies.vec", "king")
     assert lies.code == 3
@@ -194,11 +194,11 @@ def test_any_column_of_text_will_do(manyhands, tmp_path, sets):
     found = json.loads(manyhands("evaluate", "run", "--sets", sets, "--json").out)
     assert found["pip"]["words"] > 20
     refused = manyhands("train", "body.csv", "--labels", "stars", "--model", "skipgram", "--out", "x")
-    assert (refused.code, "--labels is for models of labels" in refused.err) == (2, True)
+    assert (refused.code, "--labels is for classifiers" in refused.err) == (2, True)
 
 
 def test_a_reader_of_letters_is_continued_in_its_own_shape(manyhands, text):
-    shape = ("--letter-dim", "8", "--hidden", "16")
+    shape = ("--char-dim", "8", "--hidden-size", "16")
     assert manyhands("train", text, "--model", "charlstm", *SMALL, *shape, "--out", "one").code == 0
     more = ("--continue-from", "one", "--epochs", "1", "--out", "two")
     shown = manyhands("train", text, "--model", "charlstm", *more)

@@ -3,24 +3,31 @@
 import numpy as np
 import pytest
 
-from manyhands.models.charlstm import CharLstm, CharLstmSettings
-from manyhands.models.learner import Piece
-from manyhands.records import Silent
-from manyhands.train.exchange import Alone
+from manyhands.models.learner import Piece, arrays_of
+from manyhands.models.words.charlstm import CharLstm, CharLstmSettings
+from manyhands.training.exchange import Alone
 from tests.models.test_lstm import gates_in_their_order
-from tests.tasks import RESOURCES, running_text, unlabelled
+from tests.tasks import begin, running_text, unlabelled
 
 torch = pytest.importorskip("torch", reason="PyTorch is what the network is compared with")
 
 SETTINGS = CharLstmSettings(
-    min_count=1, dim=12, hidden=16, letter_dim=8, sample=1.0, batch=70, optimizer="sgd", momentum=0, clip=1e9
+    min_count=1,
+    dim=12,
+    hidden_size=16,
+    char_dim=8,
+    sample=1.0,
+    batch_size=70,
+    optimizer="sgd",
+    momentum=0,
+    clip_norm=1e9,
 )
 
 
 def learner_and_piece():
-    learner, feed = CharLstm.begin(SETTINGS, unlabelled(running_text(40)), None, RESOURCES, Silent())
-    learner.weights()["contexts"][:] = np.random.default_rng(0).normal(
-        0, 0.3, learner.weights()["contexts"].shape
+    learner, feed = begin(CharLstm, SETTINGS, unlabelled(running_text(40)))
+    arrays_of(learner)["contexts"][:] = np.random.default_rng(0).normal(
+        0, 0.3, arrays_of(learner)["contexts"].shape
     )
     return learner, feed.piece(Piece(0, 0, feed.rows(0)), 0)
 
@@ -61,22 +68,22 @@ def theirs(weights, words, piece):
 
 def test_a_step_is_along_pytorchs_gradient():
     learner, piece = learner_and_piece()
-    weights = {name: array.copy() for name, array in learner.weights().items() if "speeds" not in name}
-    words = learner.model().hood.vocabulary.words.to_pylist()
+    weights = {name: array.copy() for name, array in arrays_of(learner).items() if "speeds" not in name}
+    words = learner.model().sampling.vocabulary.words.to_pylist()
     total, pairs, expected = theirs(weights, words, piece)
     loss = learner.learn(piece, 1.0, 0, Alone())
     assert loss.rows == pairs
     assert loss.total == pytest.approx(total, rel=1e-4)
     assert expected.keys() == weights.keys()
     for name, gradient in expected.items():
-        moved = learner.weights()[name] - weights[name]
+        moved = arrays_of(learner)[name] - weights[name]
         assert np.allclose(-moved, gradient, atol=2e-5), name
 
 
 def test_the_vector_of_a_word_is_the_same_known_or_spelled():
     learner, piece = learner_and_piece()
     learner.learn(piece, 0.1, 0, Alone())
-    embedding = learner.model().embedding()
+    embedding = learner.model().embedding(None)
     words = embedding.vocabulary.words.to_pylist()
     spelled, known = embedding.spell(words)
     assert known.all()

@@ -4,6 +4,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +14,13 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
+from manyhands.bundle.bundle import Bundle, open_bundle
+from manyhands.bundle.convert import convert
 from manyhands.cli import convert as verb
 from manyhands.errors import MissingPartError, UsageError
-from manyhands.models import onnx_graphs
-from manyhands.models.bundle import Bundle, open_bundle
-from manyhands.models.convert import convert
-from manyhands.models.space import Featuriser
-from manyhands.spread.training import train
+from manyhands.formats import onnx as onnx_format
+from manyhands.models.ngram.features import Featuriser
+from manyhands.run.train import train
 from manyhands.text.corpus import corpus_of
 from manyhands.text.ragged import from_strings
 
@@ -71,7 +72,7 @@ def test_onnx_gives_the_same_probabilities(model: str, labels: int, loss: str, t
 
 
 def test_onnx_of_many_labels_learnt_by_negatives(tmp_path: Path) -> None:
-    bundle = trained(tmp_path, 3, model="fasttext", loss="negative", dim=24, chars="2-4")
+    bundle = trained(tmp_path, 3, model="fasttext", loss="negative", dim=24, char_ngrams="2-4")
     convert(bundle, "onnx", str(tmp_path / "model.onnx"))
     for text, scores in zip(TEXTS, bundle.scores(from_strings(TEXTS)), strict=True):
         assert by_onnx(tmp_path / "model.onnx", bundle, text) == pytest.approx(scores, abs=1e-5)
@@ -107,8 +108,8 @@ def test_onnx_says_what_its_numbers_mean(tmp_path: Path) -> None:
 def test_onnx_that_is_missing_or_too_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bundle = trained(tmp_path, 2)
     with monkeypatch.context() as patch:
-        patch.setattr(onnx_graphs, "LARGEST_BYTES", 1000)
-        with pytest.raises(UsageError, match="holds 2 GB at most; convert to safetensors"):
+        patch.setattr(onnx_format, "LARGEST_BYTES", 1000)
+        with pytest.raises(UsageError, match="holds 2 GB; convert to safetensors"):
             convert(bundle, "onnx", str(tmp_path / "model.onnx"))
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(MissingPartError, match=r"manyhands\[onnx\]"):
@@ -118,8 +119,8 @@ def test_onnx_that_is_missing_or_too_small(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("chars", ["0-0", "3-4"])
 def test_vec(chars: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bundle = trained(tmp_path, 3, model="fasttext", dim=7, min_count=20, chars=chars)
-    monkeypatch.setattr("manyhands.models.convert.NUMBERS_AT_ONCE", 7 * 5)  # several pieces
+    bundle = trained(tmp_path, 3, model="fasttext", dim=7, min_count=20, char_ngrams=chars)
+    monkeypatch.setattr("manyhands.formats.vector_writing.NUMBERS_AT_ONCE", 7 * 5)  # several pieces
     convert(bundle, "vec", str(tmp_path / "words.vec"))
     head, *lines = (tmp_path / "words.vec").read_text("utf-8").splitlines()
     found = {line.split(" ")[0]: [float(number) for number in line.split(" ")[1:]] for line in lines}
@@ -168,13 +169,19 @@ def test_mistakes(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no format 'onx' to convert to; there are: onnx, vec, safetensors"):
         convert(bundle, "onx", str(out))
     with pytest.raises(
-        UsageError, match="an ngrams model has no word vectors; train one with --model fasttext"
+        UsageError,
+        match="ngrams models have no word vectors; train one with --model fasttext, skipgram or charlstm",
     ):
         convert(bundle, "vec", str(out))
-    imported = Bundle(bundle.config.model_copy(update={"model": "imported"}), object())
-    for to in ("onnx", "vec"):
-        with pytest.raises(UsageError, match=f"{to} needs .* this one is imported from fastText"):
-            convert(imported, to, str(out))
+    imported = Bundle(
+        bundle.config.model_copy(update={"model": "imported"}), SimpleNamespace(can=frozenset())
+    )
+    with pytest.raises(
+        UsageError, match="imported models cannot be converted to onnx; train one with --model ngrams"
+    ):
+        convert(imported, "onnx", str(out))
+    with pytest.raises(UsageError, match="imported models have no word vectors; train one with --model"):
+        convert(imported, "vec", str(out))
     out.write_text("mine")
     with pytest.raises(UsageError, match="exists already; choose another --out, or pass --overwrite"):
         convert(bundle, "safetensors", str(out))
@@ -188,7 +195,7 @@ def test_the_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained(tmp_path, 2)
     monkeypatch.chdir(tmp_path)
     app = typer.Typer()
-    verb.add_to(app)
+    app.command()(verb.convert)
     shown = CliRunner().invoke(app, ["run/", "--to", "onnx"])
     assert shown.exit_code == 0 and shown.stdout == "run.onnx\n" and (tmp_path / "run.onnx").stat().st_size
     assert isinstance(CliRunner().invoke(app, ["run", "--to", "onnx"]).exception, UsageError)

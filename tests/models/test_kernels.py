@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from manyhands.kernel import kernel
-from manyhands.lines import LINE, add_line, aligned, dot_line
-from manyhands.models import fasttext_kernels, ngrams_kernels
+from manyhands.kernels.compile import kernel
+from manyhands.kernels.simd import LINE, add_line, aligned_zeros, dot_line
 from manyhands.models.losses import LOSSES, choose, errors, shuffled
+from manyhands.models.ngram import fasttext_kernels, ngrams_kernels
 
 IDS, OFFSETS = np.array([0, 2, 3], np.uint32), np.array([0, 3])
 REPEATED, REPEATED_OFFSETS = np.array([0, 2, 3, 2], np.uint32), np.array([0, 4])
@@ -21,7 +21,7 @@ def both(target, source, at, scale):
 
 
 def test_lines():
-    target, source = aligned(2, 2 * LINE), aligned(2, 2 * LINE)
+    target, source = aligned_zeros(2, 2 * LINE), aligned_zeros(2, 2 * LINE)
     assert target.shape == (2, 2 * LINE)
     assert target.ctypes.data % 64 == 0
     draw = np.random.default_rng(3)
@@ -120,7 +120,7 @@ def test_ngrams(columns, label, loss):
 def test_scales_are_the_largest_log_ratio():
     table = np.zeros((3, 4), np.float32)
     table[:, 1:3] = [[8, 0], [4, 4], [0, 6]]
-    ngrams_kernels.scale(table, np.array([10.0, 10.0]), 20.0, 1.0, 0.05, 0, 3)
+    ngrams_kernels.scale(table, np.array([10.0, 10.0]), 20.0, False, 1.0, 0.05, 0, 3)
     assert np.allclose(table[:, 0], [np.log(9) + 0.05, 0.05, np.log(7) + 0.05], atol=1e-6)
     assert not table[:, 1:].any()
 
@@ -154,5 +154,5 @@ def test_orders():
 
 
 def test_many_labels_are_sampled():
-    assert choose("auto", 1001, several=False) == "negative"
-    assert choose("softmax", 1001, several=False) == "softmax"
+    assert choose("auto", 1001, multi_label=False) == "negative"
+    assert choose("softmax", 1001, multi_label=False) == "softmax"

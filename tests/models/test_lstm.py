@@ -3,21 +3,21 @@
 import numpy as np
 import pytest
 
+from manyhands.catalog import OPTIMIZERS, load
 from manyhands.errors import InputError, UsageError
-from manyhands.models.backprop import Work, gradients, scores_of
-from manyhands.models.gradient import Gradient
-from manyhands.models.learner import Piece
+from manyhands.models.learner import Piece, arrays_of
 from manyhands.models.losses import LOSSES
-from manyhands.models.lstm import Lstm
-from manyhands.models.lstm_settings import LstmSettings
-from manyhands.models.network import Network, Shape
-from manyhands.models.optimizers import OPTIMIZERS
-from manyhands.models.sequences import Batch, Lexicon, Packed, SequenceFeed, Sequences, find_words
+from manyhands.models.recurrent.backprop import Work, gradients, scores_of
+from manyhands.models.recurrent.gradient import Gradient
+from manyhands.models.recurrent.lstm import Lstm
+from manyhands.models.recurrent.network import Network, Shape
+from manyhands.models.recurrent.sequences import Batch, Lexicon, Packed, SequenceFeed, Sequences, find_words
+from manyhands.models.recurrent.settings import LstmSettings
 from manyhands.records import Silent
 from manyhands.text.corpus import corpus_of
 from manyhands.text.ragged import from_strings
-from manyhands.train.exchange import Alone
-from tests.tasks import RESOURCES, lesson
+from manyhands.training.exchange import Alone
+from tests.tasks import RESOURCES, begin, examples
 
 torch = pytest.importorskip("torch", reason="PyTorch is what the network is compared with")
 
@@ -25,11 +25,11 @@ TEXTS = [[3, 1, 4, 1, 5], [2, 6], [], [5, 3, 5, 0, 2, 1, 1]]
 LABELS = np.array([2, 0, 1, 1], np.int32)
 WEIGHTS = np.array([1, 0.5, 2, 1], np.float32)
 EVERY = pytest.mark.parametrize(
-    ("cell", "ways", "widths", "pool"),
+    ("cell", "both", "widths", "pool"),
     [
-        (cell, ways, widths, pool)
+        (cell, both, widths, pool)
         for cell in ("lstm", "gru", "equations")
-        for ways in (1, 2)
+        for both in (False, True)
         for widths in ((16,), (16, 21))
         for pool in ("max", "mean", "last")
     ],
@@ -45,8 +45,8 @@ def packed(texts):
     return Sequences(corpus, Lexicon(hashes), 100).pack(np.arange(len(texts)))
 
 
-def network(cell="lstm", ways=1, widths=(16,)):
-    net = Network.at_random(Shape(cell, (5, *widths), ways, 3), 7, seed=1)
+def network(cell="lstm", both=False, widths=(16,)):
+    net = Network.at_random(Shape(cell, (5, *widths), both, 3), 7, seed=1)
     draw = np.random.default_rng(2)
     for name, array in net.rest.items():
         net.rest[name] = array + draw.normal(0, 0.1, array.shape).astype(np.float32)
@@ -73,9 +73,9 @@ def theirs(net, pool):
     kind = torch.nn.GRU if shape.cell == "gru" else torch.nn.LSTM
     levels, below = [], 5
     for level, width in enumerate(shape.widths[1:]):
-        layer = kind(below, width, batch_first=True, bidirectional=shape.ways == 2)
+        layer = kind(below, width, batch_first=True, bidirectional=shape.bidirectional)
         order = gates_in_their_order(shape.cell, width)
-        for suffix, way in list(zip(("", "_reverse"), ("", "back."), strict=True))[: shape.ways]:
+        for suffix, way in list(zip(("", "_reverse"), ("", "back."), strict=True))[: len(shape.directions)]:
             ours = net.layer(level, way)
             with torch.no_grad():
                 getattr(layer, f"weight_ih_l0{suffix}").copy_(torch.tensor(ours["inputs"][order]))
@@ -85,7 +85,7 @@ def theirs(net, pool):
                 if shape.cell == "gru":
                     getattr(layer, f"bias_hh_l0{suffix}")[2 * width :] = torch.tensor(ours["state_bias"])
         levels.append((layer, width, order))
-        below = width * shape.ways
+        below = width * len(shape.directions)
     scores = torch.stack([_score(text, embedding, levels, shape, pool) @ output.T + bias for text in TEXTS])
     losses = torch.nn.functional.cross_entropy(scores, torch.tensor(LABELS).long(), reduction="none")
     cost = (losses * torch.tensor(WEIGHTS)).sum()
@@ -93,7 +93,7 @@ def theirs(net, pool):
     found = {"embedding": embedding.grad, "output": output.grad, "output_bias": bias.grad}
     for level, (layer, width, order) in enumerate(levels):
         back = np.argsort(order)
-        for suffix, way in list(zip(("", "_reverse"), ("", "back."), strict=True))[: shape.ways]:
+        for suffix, way in list(zip(("", "_reverse"), ("", "back."), strict=True))[: len(shape.directions)]:
             head = f"layer{level}.{way}"
             found[f"{head}inputs"] = getattr(layer, f"weight_ih_l0{suffix}").grad[back]
             found[f"{head}recurrent"] = getattr(layer, f"weight_hh_l0{suffix}").grad[back]
@@ -118,8 +118,8 @@ def _score(text, embedding, levels, shape, pool):
 
 
 @EVERY
-def test_it_equals_pytorch_in_value_and_gradient(cell, ways, widths, pool):
-    net, texts = network(cell, ways, widths), packed(TEXTS)
+def test_it_equals_pytorch_in_value_and_gradient(cell, both, widths, pool):
+    net, texts = network(cell, both, widths), packed(TEXTS)
     scores, cost, expected = theirs(net, pool)
     work = Work(net, net.embedding, LOSSES["softmax"], pool)
     found = np.empty((len(TEXTS), 3))
@@ -127,17 +127,17 @@ def test_it_equals_pytorch_in_value_and_gradient(cell, ways, widths, pool):
     assert np.allclose(found, scores, atol=1e-5)
     gradient = Gradient(net, np.arange(7))
     gradient.add(gradients(work, batch_of(texts)))
-    assert gradient.cost == pytest.approx(cost, rel=1e-5)
-    assert gradient.weight == 4.5
+    assert gradient.loss.total == pytest.approx(cost, rel=1e-5)
+    assert gradient.loss.rows == 4.5
     assert gradient.arrays.keys() == expected.keys()
     for name, array in expected.items():
         assert np.allclose(-gradient.arrays[name], array, atol=1e-5), name
 
 
-@pytest.mark.parametrize("ways", [1, 2])
-def test_the_gradient_of_what_was_dropped_is_that_of_the_same_loss(ways):
+@pytest.mark.parametrize("both", [False, True])
+def test_the_gradient_of_what_was_dropped_is_that_of_the_same_loss(both):
     """Against differences of the loss, which drops the same numbers for the same seed."""
-    net, texts = network("lstm", ways, (16, 16)), packed(TEXTS)
+    net, texts = network("lstm", both, (16, 16)), packed(TEXTS)
     work = Work(net, net.embedding, LOSSES["softmax"], "mean", dropout=0.4, seed=9)
     batch = batch_of(texts)
     found = gradients(work, batch)
@@ -159,7 +159,7 @@ def test_the_gradient_of_what_was_dropped_is_that_of_the_same_loss(ways):
 
 
 def test_what_is_dropped_does_not_depend_on_the_company():
-    net = network("lstm", 1, (16, 16))
+    net = network("lstm", False, (16, 16))
     work = Work(net, net.embedding, LOSSES["softmax"], "max", dropout=0.5, seed=3)
     whole = Gradient(net, np.arange(7))
     whole.add(gradients(work, batch_of(packed(TEXTS))))
@@ -170,7 +170,11 @@ def test_what_is_dropped_does_not_depend_on_the_company():
         apart.add(gradients(work, one))
     assert np.allclose(whole.buffer, apart.buffer, atol=1e-5)
     other = Gradient(net, np.arange(7))
-    other.add(gradients(Work(net, net.embedding, 0, "max", 0.5, seed=4), batch_of(packed(TEXTS))))
+    other.add(
+        gradients(
+            Work(net, net.embedding, LOSSES["softmax"], "max", dropout=0.5, seed=4), batch_of(packed(TEXTS))
+        )
+    )
     assert not np.allclose(whole.buffer, other.buffer, atol=1e-3)
 
 
@@ -197,7 +201,10 @@ def test_steps_are_those_of_pytorch(name, theirs):
     draw = np.random.default_rng(0)
     array = draw.normal(size=(6, 4)).astype(np.float32)
     parameter = torch.nn.Parameter(torch.tensor(array))
-    their, our = theirs([parameter]), OPTIMIZERS[name]({"a": array}, 0.9, 0.1 if name == "adamw" else 0.0)
+    their, our = (
+        theirs([parameter]),
+        load(OPTIMIZERS, "optimizer", name)({"a": array}, 0.9, 0.1 if name == "adamw" else 0.0),
+    )
     for _ in range(20):
         gradient = draw.normal(size=(6, 4)).astype(np.float32)
         parameter.grad = torch.tensor(gradient)
@@ -208,7 +215,7 @@ def test_steps_are_those_of_pytorch(name, theirs):
 
 
 def test_every_row_comes_once_an_epoch_in_new_company_and_like_lengths_together():
-    rows = lesson(1000)
+    rows = examples(1000)
     sequences = Sequences(rows.corpus, find_words(rows.corpus, 1000, 1, 2, None), 12)
     feed = SequenceFeed(rows, sequences, 48, seed=3)
     epochs = []
@@ -237,27 +244,31 @@ def test_words_by_frequency_and_known_ones_first():
 def test_vectors_of_a_file_are_where_it_begins(tmp_path):
     path = tmp_path / "vectors.txt"
     path.write_text("3 4\nawful 1 2 3 4\nunheardof 9 9 9 9\nfood 5 6 7 8\n")
-    rows, settings = lesson(300), LstmSettings(dim=4, hidden=16, vectors=str(path))
-    learner, _ = Lstm.begin(settings, rows, None, RESOURCES, Silent())
-    table = learner.weights()["embedding"]
+    rows, settings = examples(300), LstmSettings(dim=4, hidden_size=16, pretrained_vectors=str(path))
+    learner = Lstm.begin(settings, rows, None, RESOURCES, Silent())
+    table = arrays_of(learner)["embedding"]
     assert sum((row == [1, 2, 3, 4]).all() or (row == [5, 6, 7, 8]).all() for row in table) == 2
     with pytest.raises(UsageError, match="line 2 has 4 numbers; --dim is 5"):
-        Lstm.begin(LstmSettings(dim=5, vectors=str(path)), rows, None, RESOURCES, Silent())
+        Lstm.begin(LstmSettings(dim=5, pretrained_vectors=str(path)), rows, None, RESOURCES, Silent())
     path.write_text("zzz 1 2 3 4\n")
     with pytest.raises(InputError, match="for none of the words"):
         Lstm.begin(settings, rows, None, RESOURCES, Silent())
     path.write_text("awful 1 2 x 4\n")
-    with pytest.raises(InputError, match="no vector"):
+    with pytest.raises(InputError, match="not a vector"):
         Lstm.begin(settings, rows, None, RESOURCES, Silent())
 
 
-@pytest.mark.parametrize("more", [{"cell": "gru"}, {"cell": "equations"}, {"ways": 2, "hidden": "16,24"}])
+@pytest.mark.parametrize(
+    "more", [{"cell": "gru"}, {"cell": "equations"}, {"bidirectional": True, "hidden_size": "16,24"}]
+)
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
 def test_every_choice_learns(more, optimizer):
-    rows = lesson(600)
+    rows = examples(600)
     rate = 0.5 if optimizer == "sgd" else 0.01
-    settings = LstmSettings(dim=16, hidden=more.pop("hidden", 16), dropout=0.1, optimizer=optimizer, **more)
-    learner, feed = Lstm.begin(settings, rows, None, RESOURCES, Silent())
+    settings = LstmSettings(
+        dim=16, hidden_size=more.pop("hidden_size", 16), dropout=0.1, optimizer=optimizer, **more
+    )
+    learner, feed = begin(Lstm, settings, rows)
     losses = []
     for epoch in range(4):
         crew = Alone()

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyhands.errors import InputError, UnknownWordError, UsageError
-from manyhands.models import nearest as module
-from manyhands.models.embedding import UNKNOWN, Embedding
-from manyhands.models.nearest import analogy, complete, nearest, neighbours, spellings
+from manyhands.models.words import nearest as module
+from manyhands.models.words.nearest import analogy, complete, nearest, neighbours, spellings
+from manyhands.text.embedding import UNKNOWN, Embedding
 from manyhands.text.vocabulary import Vocabulary
 
 

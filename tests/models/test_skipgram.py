@@ -1,24 +1,26 @@
 """The kernel of skip-gram against its definition, word by word; runs of letters; and what is touched."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from manyhands.catalog import MODELS, load
+from manyhands.catalog import LEARNERS, load
 from manyhands.errors import InputError, UsageError
-from manyhands.lines import aligned
-from manyhands.models.learner import Piece
-from manyhands.models.neighbourhood import learn_windows
-from manyhands.models.skipgram import Skipgram, SkipgramSettings
-from manyhands.models.subwords import Subwords, means
-from manyhands.models.windows import Windows
+from manyhands.kernels.simd import aligned_zeros
+from manyhands.models.words.sampling import ContextSampling
+from manyhands.models.words.skipgram import SkipgramSettings
+from manyhands.models.words.subwords import Subwords, means
+from manyhands.models.words.windows import Windows
 from manyhands.records import Resources, Silent
-from manyhands.spread import single
-from manyhands.spread.job import job_for
+from manyhands.spread.single import Single
 from manyhands.text.ragged import from_strings
-from manyhands.train.exchange import Alone
+from manyhands.text.vocabulary import Vocabulary
+from manyhands.training.job import job_for
 from tests.tasks import RESOURCES, running_text, unlabelled
 
 NEGATIVES = 5
+NO_WORDS = Vocabulary(pa.array([], pa.large_string()), np.zeros(0, np.int64))
+SAMPLING = ContextSampling(NO_WORDS, window=5, negatives=NEGATIVES, sample=1e-4)
 
 
 def windows(count, reach, words=30, seed=0):
@@ -34,7 +36,7 @@ def windows(count, reach, words=30, seed=0):
 
 def tables(words=30, parts=50, width=32):
     draw = np.random.default_rng(1)
-    out = aligned(parts, width), aligned(words, width)
+    out = aligned_zeros(parts, width), aligned_zeros(words, width)
     for table in out:
         table[:] = draw.normal(0, 0.5, table.shape)
     return out
@@ -79,13 +81,13 @@ def test_the_kernel_does_what_the_definition_says(count, reach):
     offsets = np.concatenate([[0], np.cumsum(draw.integers(1, 4, 30))])
     parts = draw.permutation(np.resize(np.arange(50), offsets[-1])).astype(np.int32)
     inputs, outputs = tables()
-    moves = aligned(*inputs.shape), aligned(*outputs.shape)
+    moves = aligned_zeros(*inputs.shape), aligned_zeros(*outputs.shape)
     loss, pairs, by_inputs, by_outputs = by_definition(text, parts, offsets, inputs, outputs)
-    found = learn_windows(text, NEGATIVES, (parts, offsets), (inputs, outputs), 1.0, moves)
+    found = SAMPLING.learn(text, (parts, offsets), (inputs, outputs), 1.0, moves)
     assert found == (pytest.approx(loss, rel=1e-4), pairs)
     assert np.allclose(moves[0], by_inputs, atol=2e-3)
     assert np.allclose(moves[1], by_outputs, atol=2e-3)
-    assert learn_windows(text, NEGATIVES, (parts, offsets), (inputs, outputs)) == pytest.approx(found)
+    assert SAMPLING.learn(text, (parts, offsets), (inputs, outputs)) == pytest.approx(found)
 
 
 def test_a_small_step_in_place_is_a_step_along_the_gradient():
@@ -93,29 +95,12 @@ def test_a_small_step_in_place_is_a_step_along_the_gradient():
     text, offsets = windows(64, 5), np.arange(31)
     parts = np.arange(30, dtype=np.int32)
     before = tables(parts=30)
-    moves = aligned(30, 32), aligned(30, 32)
-    learn_windows(text, NEGATIVES, (parts, offsets), before, 1.0, moves)
+    moves = aligned_zeros(30, 32), aligned_zeros(30, 32)
+    SAMPLING.learn(text, (parts, offsets), before, 1.0, moves)
     after = before[0].copy(), before[1].copy()
-    learn_windows(text, NEGATIVES, (parts, offsets), after, 1e-4, after)
+    SAMPLING.learn(text, (parts, offsets), after, 1e-4, after)
     for new, old, gradient in zip(after, before, moves, strict=True):
         assert np.allclose((new - old) / 1e-4, gradient, atol=0.05 * np.abs(gradient).max())
-
-
-def test_only_what_is_said_to_be_touched_moves():
-    rows = unlabelled(running_text(300))
-    learner, feed = Skipgram.begin(
-        SkipgramSettings(min_count=1, dim=20, chars="3-4", buckets=1 << 10), rows, None, RESOURCES, Silent()
-    )
-    piece = feed.piece(Piece(0, 0, feed.rows(0)), 0)
-    before = {name: array.copy() for name, array in learner.weights().items()}
-    learner.learn(piece, 0.1, 0, Alone())
-    learner.learn(piece, 0.1, 0, Alone())  # neighbours begin as zeros, towards which nothing moves
-    touched = learner.touched([piece])
-    for name, array in learner.weights().items():
-        moved = np.flatnonzero((array != before[name]).any(axis=1))
-        assert len(moved) > 10
-        assert set(moved) <= set(touched[name]), name
-        assert len(touched[name]) < len(array) or name == "contexts"
 
 
 def test_a_word_is_the_mean_of_itself_and_its_runs_of_letters():
@@ -125,7 +110,7 @@ def test_a_word_is_the_mean_of_itself_and_its_runs_of_letters():
     assert parts[0] == 0
     assert parts[offsets[1]] == 1
     assert (parts[1:4] >= 2).all()
-    table = aligned(2 + 256, 16)
+    table = aligned_zeros(2 + 256, 16)
     table[:] = np.random.default_rng(0).normal(size=table.shape)
     made = means(table, parts, offsets)
     assert np.allclose(made[0], table[parts[:4]].mean(axis=0), atol=1e-5)
@@ -135,10 +120,10 @@ def test_a_word_is_the_mean_of_itself_and_its_runs_of_letters():
 
 
 def test_too_large_a_model_is_refused_before_it_is_made():
-    kind = load(MODELS, "model", "skipgram")
-    with pytest.raises(UsageError, match="lower --words"):
+    kind = load(LEARNERS, "model", "skipgram")
+    with pytest.raises(UsageError, match="lower --vocabulary-size"):
         kind.begin(
-            SkipgramSettings(dim=4096, chars="3-6", buckets=1 << 28),
+            SkipgramSettings(dim=4096, char_ngrams="3-6", buckets=1 << 28),
             unlabelled(running_text(100)),
             None,
             Resources(1, 1 << 30),
@@ -146,10 +131,10 @@ def test_too_large_a_model_is_refused_before_it_is_made():
         )
 
 
-@pytest.mark.parametrize("more", [{"rate": 900.0}, {"window": 60, "negatives": 10}])
+@pytest.mark.parametrize("more", [{"learning_rate": 900.0}, {"window": 60, "negatives": 10}])
 def test_numbers_that_run_away_are_told(more):
     """Sigmoids of what is not finite are finite: the loss has to tell."""
     job = job_for("skipgram", {"min_count": 1, "sample": 1.0, "epochs": 20, **more}, RESOURCES)
     rows = [" ".join(running_text(12, seed=seed)) for seed in range(40)]
-    with pytest.raises(InputError, match=r"the loss became nan|ran away"):
-        single.run(job, unlabelled(rows), None, Silent())
+    with pytest.raises(InputError, match=r"the loss became nan|training diverged"):
+        Single().run(job, unlabelled(rows), None, Silent())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from manyhands.models.learner import Piece
-from manyhands.models.windows import Urn, WindowFeed
+from manyhands.models.words.windows import AliasTable, WindowFeed
 from manyhands.text.corpus import corpus_of
 from manyhands.text.ragged import from_strings
 
@@ -116,9 +116,9 @@ def test_words_are_drawn_by_their_counts_to_the_three_quarters():
 
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=50))
 def test_an_urn_holds_every_share_exactly(counts):
-    urn = Urn.of(np.array(counts))
+    alias_table = AliasTable.of(np.array(counts))
     shares = np.zeros(len(counts))
-    np.add.at(shares, np.arange(len(counts)), urn.chances)
-    np.add.at(shares, urn.others, 1 - urn.chances)
+    np.add.at(shares, np.arange(len(counts)), alias_table.chances)
+    np.add.at(shares, alias_table.others, 1 - alias_table.chances)
     weights = np.array(counts, float) ** 0.75
     assert np.allclose(shares / len(counts), weights / weights.sum(), atol=1e-5)

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from manyhands.errors import InputError, UsageError
-from manyhands.models.embedding import Embedding
 from manyhands.report.page import page
 from manyhands.report.plane import NEIGHBOURS, Plane, plane
+from manyhands.text.embedding import Embedding
 from manyhands.text.vocabulary import Vocabulary
 
 HOSTILE = [
@@ -103,7 +103,7 @@ def test_mistakes_are_told_in_a_sentence() -> None:
     with pytest.raises(InputError, match="no word has both"):
         plane(embedding([".", "a"], np.array([[1.0, 2.0], [0.0, 0.0]])))
     words, _ = clusters()
-    with pytest.raises(UsageError, match=r"from 1 to 20,000 words, not 0"):
+    with pytest.raises(UsageError, match=r"--words must be from 1 to 20,000, not 0"):
         plane(words, words=0)
     with pytest.raises(UsageError, match="seed"):
         plane(words, seed=-1)

@@ -15,15 +15,15 @@ from pathlib import Path
 import numpy as np
 from torch.distributed import PrefixStore
 
-from manyhands.models import lstm
+from manyhands.models.recurrent import lstm
 from manyhands.records import Resources, Silent
-from manyhands.spread.allreduce import AllReduce
+from manyhands.spread.allreduce import AllReduceExchange
 from manyhands.spread.balance import Policy
 from manyhands.spread.group import Group, LostWorkerError
-from manyhands.spread.job import job_for
-from manyhands.spread.running import learn
-from manyhands.spread.task import task_of
-from tests.tasks import lesson, running_text, unlabelled
+from manyhands.training.job import job_for
+from manyhands.training.learn import learn
+from manyhands.training.objective import objective_of
+from tests.tasks import examples, running_text, unlabelled
 
 RANK = int(os.environ.get("RANK", "0"))
 
@@ -58,11 +58,11 @@ def work(
             signal.signal(signal.SIGTERM, signal.SIG_DFL)  # torchrun waits 30 s for who only makes a note
             time.sleep(3600)
 
-    exchange = AllReduce(group, Policy.parse(balance))
+    exchange = AllReduceExchange(group, Policy.parse(balance))
     if shares:
         exchange._shares = np.array(shares)
     try:
-        made = lesson(rows) if task_of(model).labelled else unlabelled(running_text(rows))
+        made = examples(rows) if objective_of(model).labelled else unlabelled(running_text(rows))
         outcome = learn(job, made, None, exchange, Silent(), watch, keeps=False)
     except LostWorkerError as error:
         Path(out).with_suffix(f".{RANK}").write_text(str(error))

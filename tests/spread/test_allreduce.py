@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from manyhands.records import Resources, Silent
-from manyhands.spread import single
-from manyhands.spread.job import job_for
-from tests.tasks import lesson, running_text, unlabelled
+from manyhands.spread.single import Single
+from manyhands.training.job import job_for
+from tests.tasks import examples, running_text, unlabelled
 
 pytest.importorskip("torch", reason="crews need PyTorch")
 
 WORKER = Path(__file__).with_name("crew_worker.py")
-SMALL = {"dim": 16, "hidden": 16, "batch": 40, "epochs": 2}  # 50 steps of 1,000 rows
+SMALL = {"dim": 16, "hidden_size": 16, "batch_size": 40, "epochs": 2}  # 50 steps of 1,000 rows
 
 
 def crew(workers, *calls):
@@ -35,8 +35,11 @@ def weights(out, rank=0):
     return json.loads(str(found.pop("facts"))), found
 
 
-LSTMS = {"plain": SMALL, "gru": {**SMALL, "optimizer": "sgd", "rate": 0.1, "ways": 2, "cell": "gru"}}
-LETTERS = {"dim": 10, "hidden": 16, "letter_dim": 8, "batch": 256, "min_count": 1, "epochs": 2}
+LSTMS = {
+    "plain": SMALL,
+    "gru": {**SMALL, "optimizer": "sgd", "learning_rate": 0.1, "bidirectional": True, "cell": "gru"},
+}
+LETTERS = {"dim": 10, "hidden_size": 16, "char_dim": 8, "batch_size": 256, "min_count": 1, "epochs": 2}
 SHARES = {"even": [0.5, 0.5], "uneven": [0.8, 0.2]}
 
 
@@ -55,11 +58,10 @@ def two(tmp_path_factory):
     return folder
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("cell", LSTMS)
 @pytest.mark.parametrize("shares", SHARES)
 def test_two_workers_equal_one_after_fifty_steps(two, cell, shares):
-    alone = single.run(job_for("lstm", LSTMS[cell], Resources(1, 1 << 30)), lesson(1000), None, Silent())
+    alone = Single().run(job_for("lstm", LSTMS[cell], Resources(1, 1 << 30)), examples(1000), None, Silent())
     facts, together = weights(two / f"{cell}-{shares}")
     assert facts["seen"] == alone.state.seen == 2000
     assert facts["loss"] == pytest.approx(alone.state.history[-1]["loss"], rel=1e-5)
@@ -70,11 +72,10 @@ def test_two_workers_equal_one_after_fifty_steps(two, cell, shares):
     assert all(np.array_equal(other[name], array) for name, array in together.items())
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("shares", SHARES)
 def test_two_readers_of_letters_equal_one(two, shares):
     rows = unlabelled(running_text(200))
-    alone = single.run(job_for("charlstm", LETTERS, Resources(1, 1 << 30)), rows, None, Silent())
+    alone = Single().run(job_for("charlstm", LETTERS, Resources(1, 1 << 30)), rows, None, Silent())
     facts, together = weights(two / f"letters-{shares}")
     assert facts["seen"] == alone.state.seen == 2 * rows.corpus.tokens
     assert facts["loss"] == pytest.approx(alone.state.history[-1]["loss"], rel=1e-5)
@@ -83,10 +84,9 @@ def test_two_readers_of_letters_equal_one(two, shares):
         assert np.abs(array - expected[name]).max() <= 1e-5, name
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("model", ["fasttext", "ngrams"])
 def test_models_that_learn_in_place_are_as_good_together(tmp_path, model):
-    alone = single.run(job_for(model, {}, Resources(1, 1 << 30)), lesson(20_000), None, Silent())
+    alone = Single().run(job_for(model, {}, Resources(1, 1 << 30)), examples(20_000), None, Silent())
     done = crew(3, {"out": str(tmp_path / "three"), "model": model, "rows": 20_000, "settings": {}})
     assert done.returncode == 0, done.stderr[-3000:]
     facts, arrays = weights(tmp_path / "three")
@@ -97,9 +97,8 @@ def test_models_that_learn_in_place_are_as_good_together(tmp_path, model):
         assert all(np.array_equal(other[name], array) for name, array in arrays.items())
 
 
-@pytest.mark.timeout(300)
 def test_the_balancer_gives_the_slow_one_less(tmp_path):
-    settings = {**SMALL, "batch": 200, "epochs": 4, "rate": 0.001}
+    settings = {**SMALL, "batch_size": 200, "epochs": 4, "learning_rate": 0.001}
     call = {"rows": 4000, "settings": settings, "stalls": [2e-4, 8e-4]}
     calls = [
         {**call, "out": str(tmp_path / balance[:3]), "balance": balance} for balance in ("steps:5", "off")
@@ -118,7 +117,6 @@ def test_the_balancer_gives_the_slow_one_less(tmp_path):
     assert rates[0] > 1.25 * rates[1]
 
 
-@pytest.mark.timeout(300)
 def test_a_worker_that_does_not_answer_is_named(tmp_path):
     silent = {"worker": 1, "step": 20, "seconds": 3}
     done = crew(2, {"out": str(tmp_path / "out"), "rows": 1000, "settings": SMALL, "silent": silent})
@@ -128,7 +126,6 @@ def test_a_worker_that_does_not_answer_is_named(tmp_path):
     assert "does not answer" in said
 
 
-@pytest.mark.timeout(120)
 def test_more_workers_than_rows(tmp_path):
     done = crew(4, {"out": str(tmp_path / "out"), "rows": 3, "settings": SMALL})
     assert done.returncode != 0

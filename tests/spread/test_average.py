@@ -5,20 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyhands.catalog import MODELS, load
+from manyhands.catalog import LEARNERS, load
 from manyhands.errors import UsageError
-from manyhands.models.learner import Piece
+from manyhands.models.learner import Loss, Piece, arrays_of
 from manyhands.records import Silent
-from manyhands.spread.average import RoundFeed, run
-from manyhands.spread.job import job_for, refuse_settings_of_others
-from manyhands.spread.merging import mean_of, packed, parts_of, put, rows_of, slices, unpacked
-from manyhands.spread.partition import seed_of, share_of
-from manyhands.spread.running import plan_of
-from manyhands.train.exchange import Alone, Course
-from manyhands.train.fit import fit, state_at
-from manyhands.train.schedule import Schedule
-from manyhands.train.state import Plan, State
-from tests.tasks import RESOURCES, lesson, running_text, unlabelled
+from manyhands.spread.average import Average, rounds_of_patience
+from manyhands.spread.chunks import mean_of, pack, parts_of, put, rows_of, slices, unpack
+from manyhands.spread.partition import learn_blocks, seed_of, share_of
+from manyhands.training.exchange import Alone
+from manyhands.training.job import Call, job_for
+from manyhands.training.loop import fit
+from manyhands.training.schedule import Schedule
+from manyhands.training.state import Plan, State
+from tests.tasks import RESOURCES, begin, examples, running_text, unlabelled
 
 
 def merged(before, learnt, weights, order=None):
@@ -107,7 +106,7 @@ def test_chunks_hold_every_row_once_and_get_smaller_with_more_partitions():
         found = slices(arrays, partitions)
         assert sum(where.last - where.first for where in found if where.name == "large") == 300_000
         assert max(rows_of(arrays, where).nbytes for where in found) <= min(8 << 20, (64 << 20) // partitions)
-    again = unpacked(packed(arrays), arrays)
+    again = unpack(pack(arrays), arrays)
     assert {name: array.shape for name, array in again.items()} == {n: a.shape for n, a in arrays.items()}
 
 
@@ -126,38 +125,18 @@ def test_seeds_of_partitions_differ_and_the_first_is_the_runs_own():
     assert all(0 <= seed_of(2**63 - 1, number) < 2**63 for number in range(1000))
 
 
-def begun(name, share=None):
-    kind = load(MODELS, "model", name)
-    rows = lesson(700) if kind.learns == "labels" else unlabelled(running_text(400))
-    settings = kind.Settings(**({"hidden": 8} if "lstm" in name else {}))
-    return kind.begin(settings, rows, None, RESOURCES, Silent(), share), rows
-
-
-def learn_a_bit(learner, feed):
-    plan = Plan(1, Schedule(0.1, 1000), seed=3, threads=1, patience=1)
-    fit(learner, feed, plan, Alone(), State(), validate=None, keep=lambda s: None, progress=Silent(), until=1)
-    return learner.weights()
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_share_of_all_rows_is_the_lesson_itself(name):
-    (learner, feed), rows = begun(name)
-    (other, share), _ = begun(name, np.arange(len(rows)))
-    one, two = learn_a_bit(learner, feed), learn_a_bit(other, share)
-    assert all(np.array_equal(one[key], two[key]) for key in one)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_share_changes_the_rows_and_not_the_learner(name):
-    (learner, feed), rows = begun(name)
-    mine = np.arange(len(rows))[::3]
-    (other, share), _ = begun(name, mine)
-    (_, nothing), _ = begun(name, mine[:0])
-    one, two = learner.weights(), other.weights()
-    assert all(np.array_equal(one[key], two[key]) for key in one)
-    total = len(mine) if feed.unit == "rows" else rows.take(mine).corpus.tokens
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_feed_of_some_rows_leaves_the_learner_as_it_is(name):
+    kind = load(LEARNERS, "model", name)
+    rows = examples(700) if kind.learns == "labels" else unlabelled(running_text(400))
+    learner, feed = begin(kind, kind.Settings(**({"hidden_size": 8} if "lstm" in name else {})), rows)
+    before = {key: array.copy() for key, array in arrays_of(learner).items()}
+    some = rows.take(np.arange(len(rows))[::3])
+    share = learner.feed(some, 0, RESOURCES, Silent())
+    assert all(np.array_equal(before[key], array) for key, array in arrays_of(learner).items())
+    total = len(some) if feed.unit == "rows" else some.corpus.tokens
     assert sum(share.rows(block) for block in range(len(share))) == total
-    assert len(nothing) == 0
+    assert len(learner.feed(rows.take(np.arange(0)), 0, RESOURCES, Silent())) == 0
 
 
 class Blocks:
@@ -185,34 +164,28 @@ class Noting:
 
     def learn(self, rows, rate, seed, crew):
         self.calls.append((rows, rate, seed))
-        return Alone().round(self, [], lambda: [])._replace(rows=1.0)
+        return Loss(0.0, 1.0)
 
-    def weights(self):
+    def state(self):
         return {}
 
 
-def plan():
-    return Plan(3, Schedule(1.0, 3 * 91), seed=5, threads=1, patience=9, round_blocks=1)
+JOB = job_for("ngrams", {"epochs": 3, "learning_rate": 1.0, "seed": 5}, RESOURCES)
 
 
 def parts(stops):
     """The same training in parts, each begun anew from where the one before must have come to."""
-    learner, feed, at = Noting(), Blocks(), 0
+    learner, at = Noting(), 0
     for stop in stops:
-        state = state_at(learner, feed, plan(), at)
-        fit(
-            learner, feed, plan(), Alone(), state, validate=None, keep=lambda s: None, progress=Silent(),
-            until=stop,
-        )  # fmt: skip
-        assert state.seen == state_at(learner, feed, plan(), stop).seen
+        learn_blocks(JOB, learner, Blocks(), 5, at, stop)
         at = stop
     return learner.calls
 
 
 @pytest.mark.parametrize("stops", [[21], [7, 14, 21], [1, 2, 9, 21], [20, 21], list(range(1, 22))])
-def test_training_in_parts_is_the_same_training(stops):
-    whole = Noting()
-    fit(whole, Blocks(), plan(), Alone(), State(), validate=None, keep=lambda s: None, progress=Silent())
+def test_training_in_parts_is_the_same_training_as_the_loops(stops):
+    whole, plan = Noting(), Plan(3, Schedule(1.0, 3 * 91), seed=5, threads=1, patience=9)
+    fit(whole, Blocks(), plan, Alone(), State(), validate=None, keep=lambda s: None, progress=Silent())
     assert parts(stops) == whole.calls
     assert len(whole.calls) == 21
 
@@ -220,30 +193,26 @@ def test_training_in_parts_is_the_same_training(stops):
 @pytest.mark.parametrize(
     ("spread", "name", "said"),
     [
-        ("single", "partitions", "--partitions is for averages; add --spread average"),
-        ("single", "workers", "--workers is for crews; add --spread allreduce"),
-        ("allreduce", "outer_momentum", "--outer-momentum is for averages; that is --spread average"),
-        ("average", "stall_seconds", "--stall-seconds is for crews; that is --spread allreduce"),
+        ("single", "partitions", "--partitions is for --spread average, not for single"),
+        ("single", "workers", "--workers is for --spread allreduce, not for single"),
+        ("allreduce", "rounds", "--rounds is for --spread average, not for allreduce"),
+        ("average", "stall_seconds", "--stall-seconds is for --spread allreduce, not for average"),
     ],
 )
 def test_settings_of_another_spread_are_refused(spread, name, said):
     with pytest.raises(UsageError, match=said):
-        refuse_settings_of_others(spread, {name: 1})
-    refuse_settings_of_others(spread, {"epochs": 1})
+        job_for("ngrams", {name: 1}, RESOURCES, spread=spread)
 
 
 def test_rows_that_executors_cannot_open_are_refused_before_spark_starts():
-    job = job_for("ngrams", {"spread": "average"}, RESOURCES)
-    with pytest.raises(UsageError, match="needs files"):
-        run(job, lesson(10), None, Silent())
-    call = {"data": ["-"], "continue_from": None, "model": "ngrams", "reading": {}}
-    job = job_for("ngrams", {"spread": "average"}, RESOURCES, call=call)
     with pytest.raises(UsageError, match="standard input"):
-        run(job, lesson(10), None, Silent())
+        Average().check(job_for("ngrams", {}, RESOURCES, spread="average"))
+    call = Call(("-",), "out", "ngrams", "average", {})
+    with pytest.raises(UsageError, match="standard input"):
+        Average().check(job_for("ngrams", {}, RESOURCES, spread="average", call=call))
 
 
 @pytest.mark.parametrize(("rounds", "patience"), [(5, 2), (20, 8), (1, 1), (4, 2)])
 def test_patience_is_counted_in_epochs_however_many_rounds_they_take(rounds, patience):
-    job = job_for("fasttext", {"epochs": 5, "patience": 2}, RESOURCES)
-    found = plan_of(job, Course(RoundFeed("rows", 100), rounds, "round"), "accuracy")
-    assert (found.epochs, found.patience, found.turn) == (rounds, patience, "round")
+    job = job_for("fasttext", {"epochs": 5, "early_stopping": 2}, RESOURCES)
+    assert rounds_of_patience(job, rounds) == patience

@@ -13,13 +13,16 @@ import typer
 from typer.testing import CliRunner
 
 import manyhands
-from manyhands.catalog import MODELS, load
+from manyhands.bundle.bundle import open_bundle
+from manyhands.catalog import LEARNERS, load
 from manyhands.cli import tune as verb
 from manyhands.errors import InputError, MissingPartError, UsageError
-from manyhands.evaluate.judging import evaluate
-from manyhands.models.bundle import open_bundle
-from manyhands.spread import search, tuning
-from manyhands.spread.tuning import Tuned, tune
+from manyhands.evaluation.evaluate import evaluate
+from manyhands.settings import Search
+from manyhands.spread.single import Single
+from manyhands.tuning import search
+from manyhands.tuning import tune as tuning
+from manyhands.tuning.tune import Tuned, tune
 
 pytest.importorskip("optuna", reason="needs optuna")
 
@@ -49,7 +52,14 @@ class Watcher:
             raise Stop
 
 
-def prepared(folder: Path, *, valid: bool = True, shuffled_test: bool = False, several: bool = False) -> Path:
+def ranges_of(model: str) -> dict[str, Search]:
+    found: dict[str, Search] = load(LEARNERS, "model", model).Settings.marked(Search)
+    return found
+
+
+def prepared(
+    folder: Path, *, valid: bool = True, shuffled_test: bool = False, multi_label: bool = False
+) -> Path:
     """Reviews of which a tenth has the wrong label, so that no settings are right about all."""
     draw = np.random.default_rng(1)
     folder.mkdir(exist_ok=True)
@@ -61,7 +71,7 @@ def prepared(folder: Path, *, valid: bool = True, shuffled_test: bool = False, s
             label = good ^ bool(draw.random() < 0.1)
             if split == "test" and shuffled_test:
                 label = bool(n % 2)
-            names = ["good" if label else "bad", *(["even"] if several and n % 2 else [])]
+            names = ["good" if label else "bad", *(["even"] if multi_label and n % 2 else [])]
             lines.append(" ".join([*(f"__label__{name}" for name in names), *words]) + "\n")
         (folder / f"{split}.txt").write_text("".join(lines))
     files = {f"{split}_files": [folder / f"{split}.txt"] for split in ("valid", "test")[not valid :]}
@@ -77,16 +87,16 @@ def scores(tuned: Tuned) -> list[tuple[dict, float | None]]:
 def test_finds_and_writes_the_best(model: str, tmp_path: Path) -> None:
     data, watcher = prepared(tmp_path / "raw"), Watcher()
     tuned = tune(data, model=model, out=tmp_path / "best", trials=3, progress=watcher, **FAST)
-    defaults = load(MODELS, "model", model).Settings().model_dump()
+    defaults = load(LEARNERS, "model", model).Settings().model_dump()
     first = tuned.trials[0].settings
-    assert set(first) == set(search.RANGES[model]) and all(first[name] == defaults[name] for name in first)
+    assert set(first) == set(ranges_of(model)) and all(first[name] == defaults[name] for name in first)
     assert len(tuned.trials) == 3 and tuned.default_score == tuned.trials[0].score
     assert tuned.valid_rows == 120
     assert tuned.chance == pytest.approx(2 * (tuned.score * (1 - tuned.score) / 120) ** 0.5)
     assert tuned.score == max(trial.score for trial in tuned.trials) >= tuned.default_score > 0.6
     for trial in tuned.trials:
         for name, value in trial.settings.items():
-            low, high, _ = search.RANGES[model][name]
+            low, high, _ = ranges_of(model)[name]
             assert low <= value <= high and type(value) is type(low)
     assert watcher.stages[0] == "tuning" and (3, f"best {tuned.score:.4f}") in watcher.notes
     bundle = open_bundle(tmp_path / "best")
@@ -103,8 +113,8 @@ def test_finds_and_writes_the_best(model: str, tmp_path: Path) -> None:
 def test_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = prepared(tmp_path / "raw")
     begun = []
-    run = search.single.run
-    monkeypatch.setattr(search.single, "run", lambda job, *rest: begun.append(job) or run(job, *rest))
+    run = Single.run
+    monkeypatch.setattr(Single, "run", lambda self, job, *rest: begun.append(job) or run(self, job, *rest))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     first = tune(data, trials=3, **FAST)
     assert len(begun) == 3
@@ -129,15 +139,17 @@ def test_other_searches_are_separate(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_everything_fixed_leaves_one_trial(tmp_path: Path) -> None:
     data = prepared(tmp_path / "raw")
-    tuned = tune(data, out=tmp_path / "best", ngrams=1, rate=4.0, epochs=2, min_count=1, **FAST)
+    tuned = tune(data, out=tmp_path / "best", ngrams=1, learning_rate=4.0, epochs=2, min_count=1, **FAST)
     assert len(tuned.trials) == 1 and tuned.trials[0].settings == {}
 
 
 def test_test_rows_take_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     looked_at = []
-    lesson_of = search.lesson_of
-    monkeypatch.setattr(search, "lesson_of", lambda d, split: looked_at.append(split) or lesson_of(d, split))
+    rows_of_split = search.rows_of_split
+    monkeypatch.setattr(
+        search, "rows_of_split", lambda d, split: looked_at.append(split) or rows_of_split(d, split)
+    )
     one = tune(prepared(tmp_path / "one"), trials=3, **FAST)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
     two = tune(prepared(tmp_path / "two", shuffled_test=True), trials=3, **FAST)
@@ -145,7 +157,7 @@ def test_test_rows_take_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_several_labels_are_judged_by_micro_f1(tmp_path: Path) -> None:
-    data = prepared(tmp_path / "raw", several=True)
+    data = prepared(tmp_path / "raw", multi_label=True)
     tuned = tune(data, out=tmp_path / "best", trials=2, **FAST)
     assert tuned.measure == "micro_f1"
     assert evaluate(tmp_path / "best", data, split="valid").micro_f1 == tuned.score
@@ -153,13 +165,13 @@ def test_several_labels_are_judged_by_micro_f1(tmp_path: Path) -> None:
 
 def test_time_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, now = prepared(tmp_path / "raw"), [0.0]
-    run = search.single.run
+    run = Single.run
 
     def takes_25_seconds(*arguments):
         now[0] += 25
         return run(*arguments)
 
-    monkeypatch.setattr(search.single, "run", takes_25_seconds)
+    monkeypatch.setattr(Single, "run", takes_25_seconds)
     for module in (search, tuning):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -204,19 +216,19 @@ def test_settings_that_cannot_be_trained_are_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = prepared(tmp_path / "raw")
-    run = search.single.run
+    run = Single.run
 
-    def fails(job, *rest):
-        if job.settings.rate == 8.0:
+    def fails(self, job, *rest):
+        if job.settings.learning_rate == 8.0:
             raise UsageError("the model needs more memory")
-        return run(job, *rest)
+        return run(self, job, *rest)
 
-    monkeypatch.setattr(search.single, "run", fails)
+    monkeypatch.setattr(Single, "run", fails)
     tuned = tune(data, out=tmp_path / "best", trials=2, **FAST)
     assert [trial.score is None for trial in tuned.trials] == [True, False]
     assert tuned.default_score is None and tuned.trials[0].error == "the model needs more memory"
     with pytest.raises(UsageError, match="none of 10 settings could be trained; first: the model needs"):
-        tune(data, out=tmp_path / "other", rate=8.0, **FAST)
+        tune(data, out=tmp_path / "other", learning_rate=8.0, **FAST)
     assert not (tmp_path / "other").exists()
 
 
@@ -230,15 +242,15 @@ def test_mistakes(tmp_path: Path) -> None:
         tune(data, minutes=-1)
     with pytest.raises(UsageError, match="--trials must be 1 or more, not 0"):
         tune(data, trials=0)
-    with pytest.raises(UsageError, match="is no size"):
+    with pytest.raises(UsageError, match="is not a size"):
         tune(data, size="small")
-    with pytest.raises(InputError, match=r"train.txt is no prepared dataset; make one with"):
+    with pytest.raises(InputError, match=r"train.txt is not a prepared dataset; make one with"):
         tune(tmp_path / "raw" / "train.txt")
     with pytest.raises(InputError, match="has no validation rows to tune by; prepare it with --valid"):
         tune(prepared(tmp_path / "no", valid=False))
     (tmp_path / "best").mkdir()
     (tmp_path / "best" / "mine.txt").write_text("")
-    with pytest.raises(UsageError, match="exists already and is no bundle"):
+    with pytest.raises(UsageError, match="exists already and is not a bundle"):
         tune(data, out=tmp_path / "best")
 
 
@@ -258,8 +270,8 @@ def test_size_judges_the_small_model(tmp_path: Path, monkeypatch: pytest.MonkeyP
         facts = {**bundle.config.facts, "labels": bundle.labels}
         return type(bundle)(bundle.config, type(bundle.model).from_parts(facts, arrays))
 
-    monkeypatch.setattr("manyhands.spread.search.quantized", forgetful)
-    monkeypatch.setattr("manyhands.spread.tuning.quantized", forgetful)
+    monkeypatch.setattr("manyhands.tuning.search.quantize", forgetful)
+    monkeypatch.setattr("manyhands.tuning.tune.quantize", forgetful)
     data = prepared(tmp_path / "raw")
     tuned = tune(data, out=tmp_path / "best", size="2MB", trials=2, **FAST)
     assert sizes == [2 << 20] * 3 and 0.4 < tuned.score < 0.6
@@ -272,7 +284,7 @@ def test_size_judges_the_small_model(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_size_with_the_real_quantiser(tmp_path: Path) -> None:
-    pytest.importorskip("manyhands.models.quantize", reason="no quantiser yet")
+    pytest.importorskip("manyhands.bundle.quantize", reason="no quantiser yet")
     data = prepared(tmp_path / "raw")
     tuned = tune(data, out=tmp_path / "best", size="100KB", trials=2, **FAST)
     assert sum(path.stat().st_size for path in (tmp_path / "best").glob("*.safetensors")) <= 100 << 10
@@ -281,7 +293,7 @@ def test_size_with_the_real_quantiser(tmp_path: Path) -> None:
 
 def test_the_verb(tmp_path: Path) -> None:
     data, app = prepared(tmp_path / "raw"), typer.Typer()
-    verb.add_to(app)
+    verb.add_to(app, [])
     arguments = [str(data), "--trials", "2", "--epochs", "2", "--deterministic", "--threads", "1"]
     env = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "COLUMNS": "200"}
     facts = json.loads(CliRunner().invoke(app, [*arguments, "--json"], env=env).stdout)

@@ -38,4 +38,4 @@ def test_every_line_once(tmp_path: Path, rows: list[str], ended: bool, cuts: lis
         assert count == part.count(b"\n")
     for (part, _), start in zip(found, bounds, strict=False):  # a line is where its first byte is
         at = data.find(part)
-        assert not part or at >= start or data.count(part) > 1
+        assert not part or at >= start or data.find(part, at + 1) >= 0

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyhands.text.ragged import from_strings
-from manyhands.text.vocabulary import UNKNOWN, Vocabulary, most_frequent
+from manyhands.text.vocabulary import UNKNOWN, Vocabulary, vocabulary_from_counts
 from manyhands.text.words import Numbered, WordTable, next_number
 
 words = st.text(st.characters(exclude_categories=["Z", "C"], exclude_characters=" "), min_size=1, max_size=20)
@@ -44,8 +44,8 @@ def test_a_table_grows_past_its_first_size() -> None:
 
 
 def test_vocabulary_round_trip(tmp_path: Path) -> None:
-    counted = (from_strings(['"', "é", "b", "a", "日", "rare"]), np.array([9, 7, 5, 5, 3, 1]))
-    vocabulary = most_frequent([counted], 5, 2, 1 << 30, tmp_path)
+    words = from_strings(['"', "é", "b", "a", "日", "rare"])
+    vocabulary = vocabulary_from_counts(words, np.array([9, 7, 5, 5, 3, 1]), limit=5, min_count=2)
     assert vocabulary.words.to_pylist() == ['"', "é", "a", "b", "日"]
     vocabulary.save(tmp_path)
     opened = Vocabulary.load(tmp_path)
@@ -53,3 +53,15 @@ def test_vocabulary_round_trip(tmp_path: Path) -> None:
     assert opened.counts.tolist() == [9, 7, 5, 5, 3]
     assert opened.ids_of(from_strings(["a", "rare", '"', "zzz"])).tolist() == [5, UNKNOWN, 3, UNKNOWN]
     assert opened.word(5) == "a" and opened.word(7) == "日" and opened.ids == 8
+
+
+def test_a_limit_cuts_what_would_be_the_whole_vocabulary() -> None:
+    random = np.random.default_rng(0)
+    words = from_strings([f"w{number}" for number in random.integers(0, 500, 2_000)])
+    counts = random.integers(0, 4, 2_000)
+    every = vocabulary_from_counts(words, counts)
+    for limit in (1, 100, 250, 499, 1_000):
+        some = vocabulary_from_counts(words, counts, limit, min_count=5)
+        kept = min(limit, int((every.counts >= 5).sum()))
+        assert some.words.to_pylist() == every.words.to_pylist()[:kept]
+        assert some.counts.tolist() == every.counts.tolist()[:kept]

@@ -6,18 +6,19 @@ import numpy as np
 import pytest
 
 from manyhands.errors import InputError, UsageError
-from manyhands.models.learner import Loss
+from manyhands.models.learner import Loss, StateArray
 from manyhands.records import Silent
-from manyhands.settings import FrameSettings
-from manyhands.spread import single
-from manyhands.spread.job import job_for, with_class_weights
+from manyhands.settings import TrainingSettings
+from manyhands.spread.single import Single
 from manyhands.storage.tensors import read_tensors, write_tensors
-from manyhands.train.checkpoint import Keeper, checkpoints
-from manyhands.train.exchange import Alone
-from manyhands.train.fit import fit
-from manyhands.train.schedule import Schedule
-from manyhands.train.state import Plan, State
-from tests.tasks import RESOURCES, lesson
+from manyhands.training.checkpoint import Keeper, checkpoints
+from manyhands.training.exchange import Alone
+from manyhands.training.job import job_for
+from manyhands.training.loop import fit
+from manyhands.training.objective import with_class_weights
+from manyhands.training.schedule import Schedule
+from manyhands.training.state import Plan, State
+from tests.tasks import RESOURCES, examples
 
 
 class Recorder:
@@ -35,8 +36,8 @@ class Recorder:
         self.array += 1
         return Loss(self.loss * 10, 10)
 
-    def weights(self):
-        return {"array": self.array}
+    def state(self):
+        return {"array": StateArray(self.array)}
 
 
 class Tens:
@@ -96,7 +97,7 @@ def test_it_stops_when_validation_no_longer_improves_and_keeps_the_best():
 
 def test_a_loss_that_is_no_number_stops_it():
     with pytest.raises(
-        InputError, match="the loss became nan in epoch 1, step 1, after 0 rows; lower --rate"
+        InputError, match="the loss became nan in epoch 1, step 1, after 0 rows; lower --learning-rate"
     ):
         run(Recorder(float("nan")))
 
@@ -120,17 +121,17 @@ class StopAfter:
 @pytest.mark.parametrize("model", ["ngrams", "fasttext"])
 @pytest.mark.parametrize("stops", [[1], [3, 2], [7]])
 def test_an_interrupted_run_ends_with_the_same_weights(tmp_path, model, stops):
-    rows, valid = lesson(12_000), lesson(500, seed=1)  # two rounds an epoch
+    rows, valid = examples(12_000), examples(500, seed=1)  # two rounds an epoch
 
     def job(resume):
-        settings = {"deterministic": True, "epochs": 4, "patience": 9, "checkpoint_seconds": 1e9}
+        settings = {"deterministic": True, "epochs": 4, "early_stopping": 9, "checkpoint_seconds": 1e9}
         return job_for(model, settings, RESOURCES, checkpoint=tmp_path / "kept", resume=resume)
 
-    whole = single.run(job(False), rows, valid, Silent())
+    whole = Single().run(job(False), rows, valid, Silent())
     for number, rounds in enumerate(stops):
         with pytest.raises(KeyboardInterrupt):
-            single.run(job(number > 0), rows, valid, StopAfter(rounds))
-    rest = single.run(job(True), rows, valid, Silent())
+            Single().run(job(number > 0), rows, valid, StopAfter(rounds))
+    rest = Single().run(job(True), rows, valid, Silent())
     assert rest.state.history == whole.state.history
     assert rest.state.seen == whole.state.seen
     one, two = whole.model.arrays(), rest.model.arrays()
@@ -185,10 +186,10 @@ def test_facts_of_a_checkpoint_are_readable(tmp_path):
 
 
 def test_balanced_weights_make_classes_equal():
-    rows = lesson(1000, 3)
+    rows = examples(1000, 3)
     keep = np.flatnonzero((rows.labels.ids != 2) | (np.arange(1000) % 10 == 0))
     few = type(rows)(rows.corpus, rows.labels.take(keep), rows.weights[keep])
-    weights = with_class_weights(few, FrameSettings(class_weights="balanced")).weights
+    weights = with_class_weights(few, TrainingSettings(class_weights="balanced")).weights
     sums = np.bincount(few.labels.ids, weights)
     assert np.allclose(sums, len(keep) / 3, rtol=1e-3)
 

@@ -1,1 +1,1 @@
-"""The command line: one small file a verb, which parses, calls one library function and prints."""
+"""The command line: one small file for each command, which parses, calls one library function and prints."""

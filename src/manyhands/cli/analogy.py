@@ -8,24 +8,20 @@ import typer
 from manyhands.cli.options import AsJson, VectorsArgument, as_text
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("analogy")(analogy)
-
-
 def analogy(
     vectors: VectorsArgument,
     first: Annotated[str, typer.Argument(help="A word, like man …", show_default=False)],
     second: Annotated[str, typer.Argument(help="… that is to this one, like woman …", show_default=False)],
     third: Annotated[str, typer.Argument(help="… as this one, like king, is to what?", show_default=False)],
-    top: Annotated[int, typer.Option(help="Show so many words, the likeliest first.")] = 10,
+    top: Annotated[int, typer.Option(help="Number of words to show, best first.")] = 10,
     method: Annotated[
-        str, typer.Option(help="add (the cosine with second - first + third) or mul (a product of cosines).")
+        str, typer.Option(help="add (3CosAdd: the cosine with second - first + third) or mul (3CosMul).")
     ] = "add",
     as_json: AsJson = False,
 ) -> None:
-    """Print what the third word is to as the first is to the second, with the score of each answer."""
-    from manyhands.models.nearest import complete
-    from manyhands.models.opening import open_embedding
+    """Complete an analogy: the first word is to the second as the third is to what?"""
+    from manyhands.bundle.word_vectors import open_embedding
+    from manyhands.models.words.nearest import complete
 
     first, second, third = (as_text(word) for word in (first, second, third))
     found = complete(open_embedding(vectors), first, second, third, top, method, of=vectors)

@@ -5,36 +5,34 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from manyhands.cli.options import AsJson, BundleArgument
 
 BAR_WIDTH = 30
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("explain")(explain)
-
-
 def explain(
     bundle: BundleArgument,
     text: Annotated[str, typer.Argument(help="The text to explain.", show_default=False)],
-    label: Annotated[str | None, typer.Option(help="Explain this label; the likeliest by default.")] = None,
-    top: Annotated[int, typer.Option(help="Show so many n-grams, the weightiest first.")] = 20,
+    label: Annotated[
+        str | None, typer.Option(help="Label to explain; by default the most likely one.")
+    ] = None,
+    top: Annotated[int, typer.Option(help="Number of n-grams to show, largest contribution first.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show what each word and n-gram adds to the score; the parts add up to it exactly."""
-    from manyhands.models.explain import explain as take_apart
-    from manyhands.models.saving import load_classifier
+    """Show what each word and n-gram adds to the score; these parts add up to it exactly."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from manyhands.bundle.bundle import load_classifier
+    from manyhands.bundle.explain import explain as take_apart
 
     found = take_apart(load_classifier(bundle), text, label)
     if as_json:
         typer.echo(json.dumps(asdict(found), ensure_ascii=False))
         return
-    console = Console(highlight=False)
-    console.print(Text(f"{found.label}  {found.probability:.4f}"), soft_wrap=True)
+    typer.echo(f"{found.label}  {found.probability:.4f}")
     table = Table("part", "n-gram", "", box=None, pad_edge=False)
     table.columns[0].justify = "right"
     most = max((abs(part.part) for part in found.parts), default=1.0) or 1.0
@@ -46,6 +44,6 @@ def explain(
         table.add_row(f"{rest:+.4f}", Text(f"({len(found.parts) - top:,} others)"), "")
     table.add_row(f"{found.bias:+.4f}", Text("(bias)"), "")
     table.add_row(f"{found.score:+.4f}", Text("= score"), "")
-    console.print(table)
+    Console(highlight=False).print(table)
     if found.unknown:
-        console.print(Text(f"never seen in training: {' '.join(found.unknown[:20])}"), soft_wrap=True)
+        typer.echo(f"not seen in training: {' '.join(found.unknown[:20])}")

@@ -7,17 +7,13 @@ import typer
 from manyhands.cli.progress import watch
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("export")(export)
-
-
 def export(
     dataset: Annotated[str, typer.Argument(help="Folder or URL of a dataset.", show_default=False)],
     to: Annotated[str, typer.Option(help="HDF5 file to write.", show_default=False)],
-    length: Annotated[int, typer.Option(help="Cut or pad every row to so many ids.")] = 100,
-    parts: Annotated[int, typer.Option(help="Spread the rows over so many datasets.")] = 8,
+    length: Annotated[int, typer.Option(help="Cut or pad every row to this many token ids.")] = 100,
+    parts: Annotated[int, typer.Option(help="Number of HDF5 datasets to divide the rows into.")] = 8,
 ) -> None:
-    """Write one HDF5 file of equally long rows: so many ids, then the label."""
+    """Write one HDF5 file with rows of equal length: token ids, then the label."""
     from manyhands.data.dataset import open_dataset
     from manyhands.data.export import export as write
 

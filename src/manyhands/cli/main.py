@@ -1,43 +1,72 @@
-"""The ``manyhands`` command: its verbs, and how errors become exit codes."""
+"""The ``manyhands`` program: its commands, and how errors become exit codes."""
 
 import io
 import os
 import sys
 import traceback
-from typing import Annotated
+from importlib import import_module
+from keyword import iskeyword
+from typing import Annotated, Any
 
 import typer
 
 from manyhands import __version__
-from manyhands.cli import (
-    analogy,
-    convert,
-    doctor,
-    evaluate,
-    explain,
-    export,
-    import_,
-    inspect,
-    interrupt,
-    nearest,
-    predict,
-    prepare,
-    profile,
-    project,
-    quantize,
-    sample,
-    train,
-    tune,
-)
+from manyhands.cli import interrupt
 from manyhands.errors import ManyhandsError, ResumableError
 
-app = typer.Typer(
-    name="manyhands",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+# In the order of ``--help``. Each is a file of this folder with a function of the same name, and only that of
+# the command in use is imported.
+VERBS = {
+    "prepare": "Turn raw reviews into a dataset.",
+    "train": "Train a classifier or word vectors.",
+    "evaluate": "Evaluate a classifier or word vectors.",
+    "predict": "Predict the labels of texts.",
+    "explain": "Show what each n-gram adds to a prediction.",
+    "nearest": "Find the words most similar to a word.",
+    "analogy": "Find the word that completes an analogy.",
+    "profile": "Show where the time of a run went.",
+    "project": "Write a page that shows word vectors in two dimensions.",
+    "quantize": "Quantise a bundle to a given size.",
+    "tune": "Search for the settings with the best validation score.",
+    "import": "Import a model that fastText trained.",
+    "convert": "Convert a bundle to the formats of other tools.",
+    "inspect": "Describe a dataset.",
+    "export": "Export a dataset as rows of fixed width.",
+    "sample": "Write synthetic reviews.",
+    "doctor": "Check this machine and what is installed.",
+}
+
+
+def build(arguments: list[str]) -> typer.Typer:
+    """The command line for these arguments: with the command that they begin with, or the names of all."""
+    app = typer.Typer(
+        name="manyhands",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_main)
+    verb = arguments[0] if arguments else ""
+    if verb in VERBS:
+        module = _module(verb)
+        if hasattr(module, "add_to"):  # it has options that are made from settings
+            module.add_to(app, arguments[1:])
+        else:
+            app.command(verb)(getattr(module, _name(verb)))
+    else:
+        for name, summary in VERBS.items():
+            app.command(name, help=summary)(_main)
+    return app
+
+
+def _name(verb: str) -> str:
+    """The command's file and function: what is a word of Python itself cannot be a name."""
+    return f"{verb}_" if iskeyword(verb) else verb
+
+
+def _module(verb: str) -> Any:
+    return import_module(f"manyhands.cli.{_name(verb)}")
 
 
 def _version(wanted: bool) -> None:
@@ -46,7 +75,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _main(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
@@ -55,42 +83,19 @@ def _main(
     """Raw reviews in, trained text models out."""
 
 
-VERBS = (
-    prepare,
-    train,
-    evaluate,
-    predict,
-    explain,
-    nearest,
-    analogy,
-    profile,
-    project,
-    quantize,
-    tune,
-    import_,
-    convert,
-    inspect,
-    export,
-    sample,
-    doctor,
-)
-for verb in VERBS:
-    verb.add_to(app)
-
-
 def run() -> None:
     """Run the command line and exit with the code that tells what happened."""
     interrupt.install()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that knows only ASCII shows question marks
-    code = _run()
+    code = _run(sys.argv[1:] or ["--help"])
     interrupt.ignore()
     sys.exit(code)
 
 
-def _run() -> int:
+def _run(arguments: list[str]) -> int:
     try:
-        return int(app(standalone_mode=False) or 0)
+        return int(build(arguments)(arguments, standalone_mode=False) or 0)
     except typer.Exit as leaving:
         return leaving.exit_code
     except BrokenPipeError:  # whoever read our output has seen enough
@@ -100,15 +105,24 @@ def _run() -> int:
         if isinstance(error, ResumableError):
             return _say(str(error), error.exit_code)
         if interrupt.asked():
-            return _say("interrupted; nothing was left half-made", interrupt.EXIT_CODE)
+            return _say("interrupted; no partial output was left behind", interrupt.EXIT_CODE)
         if isinstance(error, ManyhandsError):
             return _say(str(error), error.exit_code)
         if isinstance(error, OSError) and error.filename is None:  # standard output, in all likelihood
             return _say(f"the output cannot be written: {error.strerror or error}", 2)
         if hasattr(error, "format_message"):  # the command line itself was wrong
-            return _say(f"{error.format_message()}; see manyhands --help", 2)
+            return _say(_explain(error, arguments), 2)
         traceback.print_exc()
         return _say("this is a bug in manyhands; please report the lines above and `manyhands doctor`", 1)
+
+
+def _explain(error: Any, arguments: list[str]) -> str:
+    """What was wrong; of an option that only another model or spread has, whose it is."""
+    verb = arguments[0] if arguments and arguments[0] in VERBS else ""
+    unknown = getattr(error, "option_name", "")
+    explain = getattr(_module(verb), "explain_option", None) if verb and unknown else None
+    known = explain(unknown, arguments) if explain else ""
+    return known or f"{error.format_message().rstrip('.')}; see manyhands {verb and verb + ' '}--help"
 
 
 def _say(message: str, code: int) -> int:

@@ -9,24 +9,22 @@ import typer
 from manyhands.cli.options import VectorsArgument, as_text
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("nearest")(nearest)
-
-
 def nearest(
     vectors: VectorsArgument,
     words: Annotated[
         list[str],
-        typer.Argument(help="Words; - for those on standard input, one a line.", show_default=False),
+        typer.Argument(
+            help="Words to look up; - reads them from standard input, one per line.", show_default=False
+        ),
     ],
-    top: Annotated[int, typer.Option(help="Show so many words, the nearest first.")] = 10,
+    top: Annotated[int, typer.Option(help="Number of words to show, most similar first.")] = 10,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object a line, for each word.")
+        bool, typer.Option("--json", help="Print one JSON object per line, for each word.")
     ] = False,
 ) -> None:
-    """Print the words whose vectors point most nearly the same way, with their cosines."""
-    from manyhands.models.nearest import neighbours
-    from manyhands.models.opening import open_embedding
+    """Print the words whose vectors have the highest cosine with that of each given word."""
+    from manyhands.bundle.word_vectors import open_embedding
+    from manyhands.models.words.nearest import neighbours
 
     asked = [word for given in words for word in (_from_input() if given == "-" else [as_text(given)])]
     found = neighbours(open_embedding(vectors), asked, top, of=vectors)

@@ -13,26 +13,22 @@ BAR_COLUMNS = 40
 BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("profile")(profile)
-
-
 def profile(
     run: Run,
     picture: Annotated[
-        Path | None, typer.Option(help="Also draw it, with the shares over time, to this SVG file.")
+        Path | None, typer.Option(help="Also write a chart, with the shares over time, to this SVG file.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show where a run's time went: what each part of a step took, worker by worker."""
+    """Show where the time of a run went: each part of a step, for each worker."""
     from manyhands.errors import UsageError
-    from manyhands.report.picture import drawn
+    from manyhands.report.picture import draw
     from manyhands.report.profile import profile_of
 
     found = profile_of(run)
     if picture is not None:
         try:
-            picture.write_text(drawn(found), "utf-8")
+            picture.write_text(draw(found), "utf-8")
         except OSError as error:
             raise UsageError(f"{picture} cannot be written: {error.strerror}") from None
     if as_json:

@@ -2,13 +2,12 @@
 
 import sys
 import time
-from types import TracebackType
-from typing import Self
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from typing import TYPE_CHECKING, Self
 
 from manyhands.cli import interrupt
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -38,7 +37,8 @@ class _Meter:
         if self.total and self.done:
             left = f", {seconds * (self.total - self.done) / self.done:.0f} s left"
         note = f", {self.note}" if self.note else ""
-        return f"{self.name}: {amount(self.done, self.unit)}{of}, {self.rate()}{left}{note}"
+        done = amount(self.done, "" if of and self.unit != "B" else self.unit).rstrip()  # 2 k of 9 k rows
+        return f"{self.name}: {done}{of}, {self.rate()}{left}{note}"
 
 
 class Lines:
@@ -52,9 +52,7 @@ class Lines:
         interrupt.watched(True)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         interrupt.watched(False)
 
     def stage(self, name: str, total: int | None, unit: str) -> None:
@@ -74,7 +72,10 @@ class Bar:
     """One bar, for the stage that is under way."""
 
     def __init__(self) -> None:
-        from manyhands.kernel import when_compiling
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        from manyhands.kernels.compile import when_compiling
 
         self._progress = Progress(
             TextColumn("{task.description:8}"),
@@ -89,16 +90,16 @@ class Bar:
         self._task: TaskID | None = None
         self._meter = _Meter("", None, "")
         # On the first run after an installation, the bar stands still for a while.
-        when_compiling(lambda: self._progress.console.print("compiling kernels, which happens once"))
+        when_compiling(
+            lambda: self._progress.console.print("compiling kernels; this happens once after an installation")
+        )
 
     def __enter__(self) -> Self:
         interrupt.watched(True)
         self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         interrupt.watched(False)
         self._progress.stop()
 
@@ -123,9 +124,6 @@ def amount(number: float, unit: str) -> str:
     """
     for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size:
-            return (
-                f"{number / size:.1f} {prefix}{unit}"
-                if unit == "B"
-                else f"{number / size:.1f} {prefix} {unit}"
-            )
+            gap = "" if unit == "B" else " "
+            return f"{number / size:.1f} {prefix}{gap}{unit}"
     return f"{number:.0f} {unit}"

@@ -8,21 +8,17 @@ from manyhands.cli.options import Overwrite
 from manyhands.cli.progress import watch
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("project")(project)
-
-
 def project(
     embedding: Annotated[
         str,
-        typer.Argument(help="Folder of a bundle with word vectors, or a file of them.", show_default=False),
+        typer.Argument(help="Folder of a bundle with word vectors, or a vector file.", show_default=False),
     ],
-    words: Annotated[int, typer.Option(help="Show so many words, the most frequent ones.")] = 2000,
-    out: Annotated[str, typer.Option(help="HTML file or URL to write; - prints.")] = "words.html",
-    seed: Annotated[int, typer.Option(help="Another seed gives another layout.")] = 0,
+    words: Annotated[int, typer.Option(help="Number of words to show, most frequent first.")] = 2000,
+    out: Annotated[str, typer.Option(help="HTML file or URL to write; - is standard output.")] = "words.html",
+    seed: Annotated[int, typer.Option(help="Random seed: another one gives another layout.")] = 0,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write a page that shows words on a plane: search it, zoom in, click a word to see its neighbours."""
+    """Write a page with words in two dimensions: search, zoom, click a word to see its neighbours."""
     from manyhands.report.page import project as write
     from manyhands.storage.files import STDIN
 

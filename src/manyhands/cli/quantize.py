@@ -8,20 +8,16 @@ from manyhands.cli.options import BundleArgument, BundleOut, Overwrite
 from manyhands.cli.progress import amount
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("quantize")(quantize)
-
-
 def quantize(
     bundle: BundleArgument,
     out: BundleOut,
-    size: Annotated[str, typer.Option(help="The bundle takes no more than this.")] = "2MB",
+    size: Annotated[str, typer.Option(help="Largest size that the bundle may have.")] = "2MB",
     overwrite: Overwrite = False,
 ) -> None:
-    """Keep the features that matter most, with codes of a byte in place of their numbers."""
+    """Keep the most important features, and store one-byte codes in place of their weights."""
+    from manyhands.bundle.quantize import quantize_bundle
     from manyhands.machine import parse_size
-    from manyhands.models.quantize import quantize_bundle
 
     small = quantize_bundle(bundle, out, parse_size(size), overwrite=overwrite)
-    stored = sum(array.nbytes for array in (small.stored or {}).values())
-    typer.echo(f"{out}: {amount(stored, 'B')} of arrays; see how good it is with: manyhands evaluate {out} …")
+    stored = sum(array.nbytes for array in small.model.arrays().values())
+    typer.echo(f"{out}: {amount(stored, 'B')} of arrays; check its accuracy with: manyhands evaluate {out} …")

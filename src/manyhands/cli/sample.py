@@ -8,25 +8,22 @@ from manyhands.cli.progress import watch
 from manyhands.errors import UsageError
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("sample")(sample)
-
-
 def sample(
     rows: Annotated[
-        str, typer.Option(help="How many reviews; 1_000_000 may be written so.", show_default=False)
+        str, typer.Option(help="Number of reviews; may have underscores, as 1_000_000.", show_default=False)
     ],
     out: Annotated[
-        str, typer.Option(help="File or URL to write (.gz, .bz2, .zst compress); - prints.")
+        str,
+        typer.Option(help="File or URL to write; .gz, .bz2 and .zst are compressed; - is standard output."),
     ] = "-",
-    seed: Annotated[int, typer.Option(help="Another seed gives other reviews.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed: another one gives other reviews.")] = 0,
 ) -> None:
-    """Write synthetic reviews: Zipf words, opinions that follow the stars, duplicates, broken lines."""
+    """Write synthetic reviews: Zipf words, opinions that match the stars, duplicates, broken lines."""
     from manyhands.data.sample import sample as write
 
     try:
         count = int(rows.replace(",", "_"))
     except ValueError:
-        raise UsageError(f"--rows {rows} is no whole number") from None
+        raise UsageError(f"--rows {rows} is not a whole number") from None
     with watch() as progress:
         write(count, out, seed=seed, progress=progress)

@@ -1,7 +1,8 @@
-"""A dataset's description on the screen."""
+"""What commands show on the screen: a dataset, the scores of a classifier, and those of word vectors."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -9,55 +10,54 @@ from rich.text import Text
 from manyhands.cli.progress import amount
 
 if TYPE_CHECKING:
-    from manyhands.data.dataset import Dataset
     from manyhands.data.describe import Description
 
 BAR_WIDTH = 30
+MOST_LABELS = 25
+LARGEST_CONFUSION = 10  # labels that fit side by side
+WIDEST_NAME = 12  # above a column; the names down the side stand in the same order
 
 
-def describe(dataset: "Dataset", length: int) -> None:
-    """Print what ``manyhands inspect`` shows."""
-    from manyhands.data.describe import describe_dataset
-
-    facts = describe_dataset(dataset, length)
-    console = Console(highlight=False, markup=False)
-    console.print(
-        f"{facts.folder}: {facts.rows:,} rows, {facts.tokens:,} tokens, {amount(facts.bytes, 'B')}",
-        soft_wrap=True,
-    )
-    ledger = facts.ledger
-    console.print(
-        f"where the input went: {ledger.read:,} read = {ledger.kept:,} kept "
-        f"+ {ledger.duplicates:,} duplicates + {ledger.empty:,} empty + {ledger.rejected:,} rejected",
-        soft_wrap=True,
-    )
-    for reason, count in sorted(facts.rejections.items(), key=lambda item: -item[1])[:5]:
-        console.print(f"  rejected {count:,}: {reason}", soft_wrap=True)
-    console.print(_labels(facts))
-    console.print(_lengths(facts))
-    console.print(
-        f"length: mean {facts.mean_length:.1f}, longest {facts.longest:,}; "
-        f"{facts.length} tokens cover {facts.coverage:.1%} of the rows",
-        soft_wrap=True,
-    )
-    words = " ".join(word for word, _ in facts.most_frequent)
-    console.print(
-        f"vocabulary: {facts.vocabulary:,} words, {facts.known_tokens:.1%} of the training tokens; "
-        f"most frequent: {words}",
-        soft_wrap=True,
-    )
-
-
-def _labels(facts: "Description") -> Table:
-    table = Table("label", *(f"{split}" for split in facts.splits), "share", box=None, pad_edge=False)
+def _numbers(*heads: str) -> Table:
+    """A table of numbers: all columns but the first are flush right."""
+    table = Table(*heads, box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
+    return table
+
+
+def show_dataset(facts: "Description") -> None:
+    """Print what ``manyhands inspect`` shows."""
+    typer.echo(f"{facts.folder}: {facts.rows:,} rows, {facts.tokens:,} tokens, {amount(facts.bytes, 'B')}")
+    ledger = facts.ledger
+    typer.echo(
+        f"where the input went: {ledger.read:,} read = {ledger.kept:,} kept "
+        f"+ {ledger.duplicates:,} duplicates + {ledger.empty:,} empty + {ledger.rejected:,} rejected"
+    )
+    for reason, count in sorted(facts.rejections.items(), key=lambda item: -item[1])[:5]:
+        typer.echo(f"  rejected {count:,}: {reason}")
+    console = Console(highlight=False, markup=False)
+    console.print(_label_counts(facts))
+    console.print(_lengths(facts))
+    typer.echo(
+        f"length: mean {facts.mean_length:.1f}, longest {facts.longest:,}; "
+        f"{facts.length} tokens cover {facts.coverage:.1%} of the rows"
+    )
+    words = " ".join(word for word, _ in facts.most_frequent)
+    typer.echo(
+        f"vocabulary: {facts.vocabulary:,} words, {facts.known_tokens:.1%} of the training tokens; "
+        f"most frequent: {words}"
+    )
+
+
+def _label_counts(facts: "Description") -> Table:
+    table = _numbers("label", *facts.splits, "share")
     total = sum(sum(counts.values()) for counts in facts.labels.values()) or 1
-    for name, counts in list(facts.labels.items())[:25]:
+    for name, counts in list(facts.labels.items())[:MOST_LABELS]:
         share = f"{sum(counts.values()) / total:.1%}"
         table.add_row(Text(name), *(f"{count:,}" for count in counts.values()), share)
-    if len(facts.labels) > 25:
-        table.add_row(f"… {len(facts.labels) - 25:,} more")
+    if len(facts.labels) > MOST_LABELS:
+        table.add_row(f"… {len(facts.labels) - MOST_LABELS:,} more")
     table.add_row("rows", *(f"{count:,}" for count in facts.splits.values()), "")
     return table
 
@@ -68,4 +68,102 @@ def _lengths(facts: "Description") -> Table:
     most = max((rows for _, _, rows in facts.lengths), default=1)
     for low, high, rows in facts.lengths:
         table.add_row(f"{low:,}-{high:,}", f"{rows:,}", "#" * round(BAR_WIDTH * rows / most))
+    return table
+
+
+def show_scores(facts: dict[str, Any]) -> None:
+    """Print the facts of a classifier's report, fresh or as they were read from JSON."""
+    typer.echo(_summary(facts))
+    if facts["unknown_labels"]:
+        rows = facts["unknown_labels"]
+        typer.echo(f"labels that the model does not know: in {rows:,} rows; they count as wrong")
+    if facts.get("left_out"):
+        typer.echo(f"{facts['left_out']:,} rows without a text or a label were skipped")
+    for k, found in facts["at"].items():
+        typer.echo(f"P@{k} {found['precision']:.4f}, R@{k} {found['recall']:.4f}")
+    console, labels = Console(highlight=False, markup=False), facts["labels"]
+    console.print(_rates(labels))
+    if facts["confusion"] is not None and len(labels) <= LARGEST_CONFUSION:
+        console.print(_confusion(list(labels), facts["confusion"]), soft_wrap=True)
+
+
+def _summary(facts: dict[str, Any]) -> str:
+    figures = [f"accuracy {facts['accuracy']:.4f}"]
+    figures += [f"macro F1 {facts['macro_f1']:.4f}", f"micro F1 {facts['micro_f1']:.4f}"]
+    if facts["log_loss"] is not None:
+        figures.append(f"log loss {facts['log_loss']:.4f}")
+    if facts["threshold"] is not None:
+        figures.append(f"threshold {facts['threshold']:g}")
+    return f"{facts['rows']:,} rows: {', '.join(figures)}"
+
+
+def _rates(labels: dict[str, dict[str, float]]) -> Table:
+    table = _numbers("label", "precision", "recall", "F1", "rows")
+    table.columns[0].no_wrap = True
+    shown = list(labels.items())
+    if len(shown) > MOST_LABELS:
+        shown = sorted(shown, key=lambda item: -item[1]["rows"])[:MOST_LABELS]
+    for name, found in shown:
+        rates = (f"{found[key]:.4f}" for key in ("precision", "recall", "f1"))
+        table.add_row(Text(name), *rates, f"{found['rows']:,}")
+    if len(labels) > MOST_LABELS:
+        table.add_row(f"… {len(labels) - MOST_LABELS:,} more")
+    return table
+
+
+def _confusion(names: list[str], counts: list[list[int]]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("true \\ predicted", no_wrap=True, min_width=len("true \\ predicted"))
+    # A name may be cut short, a number never.
+    widest = max(len(f"{count:,}") for row in counts for count in row)
+    for name in names:
+        table.add_column(
+            Text(name), justify="right", no_wrap=True, min_width=widest, max_width=max(widest, WIDEST_NAME)
+        )
+    for name, row in zip(names, counts, strict=True):
+        table.add_row(Text(name), *(f"{count:,}" for count in row))
+    return table
+
+
+def show_words(facts: dict[str, Any], folder: str, why: str) -> None:
+    """Print the facts of a report on word vectors; ``why`` says why there is no PIP loss."""
+    console = Console(highlight=False, markup=False)
+    typer.echo(f"{facts['words']:,} words, vectors of size {facts['dim']}")
+    if facts["similarity"]:
+        console.print(_similarity(facts["similarity"]))
+        typer.echo("all: pairs with an unknown word count as cosine 0")
+    for name, found in facts["analogies"].items():
+        console.print(_analogies(name, found))
+    if facts["missing"]:
+        typer.echo(f"not found in {folder}: {', '.join(facts['missing'])}")
+    pip = facts["pip"]
+    if pip is None:
+        typer.echo(f"no PIP loss: {why}")
+        return
+    typer.echo(
+        f"PIP loss {pip['loss']:,.1f} over {pip['words']:,} words; {pip['relative']:.4f} of the reference's "
+        f"norm at equal norms; random vectors reach {pip['random']:.4f} and zeros {pip['zero']:.4f}"
+    )
+
+
+def _rate(value: float | None, form: str = ".3f") -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _similarity(sets: dict[str, Any]) -> Table:
+    table = _numbers("similarity", "Spearman", "coverage", "pairs", "all", "unseen words")
+    for name, found in sets.items():
+        unseen = found["unseen"]
+        spelled = "-" if not unseen else f"{_rate(unseen['spearman'])} of {unseen['pairs']:,}"
+        figures = _rate(found["spearman"]), f"{found['coverage']:.1%}", f"{found['pairs']:,}"
+        table.add_row(Text(name), *figures, _rate(found["spearman_all"]), spelled)
+    return table
+
+
+def _analogies(name: str, found: dict[str, Any]) -> Table:
+    table = _numbers(f"analogies {name}", "3CosAdd", "3CosMul", "covered", "questions")
+    rows = {**found["sections"], **{k: found[k] for k in ("semantic", "syntactic") if found[k]}}
+    for section, score in {**rows, "total": found["total"]}.items():
+        shares = (_rate(score["accuracy"][k], ".1%") for k in ("add", "mul"))
+        table.add_row(Text(section), *shares, f"{score['covered']:,}", f"{score['questions']:,}")
     return table

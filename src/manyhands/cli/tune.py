@@ -4,74 +4,62 @@ import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from manyhands.catalog import LEARNERS, load
+from manyhands.cli.options import AsJson, Memory, Overwrite, Panel, Threads, add_verb, value_of
 from manyhands.cli.progress import watch
+from manyhands.settings import Settings, TrainingSettings, option
+from manyhands.tuning.search import tunable
 
 if TYPE_CHECKING:
-    from manyhands.spread.tuning import Tuned
+    from rich.table import Table
 
+    from manyhands.tuning.tune import Tuned
+
+MODEL = "ngrams"
 SHOWN_TRIALS = 10
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("tune")(tune)
+def add_to(app: typer.Typer, arguments: list[str]) -> None:
+    model = value_of("--model", arguments, MODEL)
+    kind: type[Settings] = load(LEARNERS, "model", model).Settings
+
+    def panels() -> list[Panel]:
+        return [
+            Panel(f"Settings of {model}; a setting given here is not searched", [kind]),
+            Panel("Training", [TrainingSettings]),
+        ]
+
+    add_verb(app, tune, [kind, TrainingSettings], panels)
 
 
 def tune(
     data: Annotated[str, typer.Argument(help="Folder or URL of a prepared dataset.", show_default=False)],
-    minutes: Annotated[float, typer.Option(help="Begin no trial after so many minutes.")] = 5.0,
-    model: Annotated[str, typer.Option(help="ngrams or fasttext.")] = "ngrams",
+    settings: dict[str, Any],
+    minutes: Annotated[float, typer.Option(help="Start no new trial after this many minutes.")] = 5.0,
+    model: Annotated[str, typer.Option(help=f"Model to tune: {' or '.join(tunable())}.")] = MODEL,
     size: Annotated[
-        str | None, typer.Option(help="Judge models quantised to this size, like 2MB; write such a one.")
+        str | None,
+        typer.Option(help="Quantise each model to this size, like 2MB, before it is compared or written."),
     ] = None,
     out: Annotated[
-        str | None, typer.Option(help="Folder or URL that the best model becomes; none by default.")
+        str | None,
+        typer.Option(help="Folder or URL to write the best model to; by default only print its settings."),
     ] = None,
     trials: Annotated[
-        int | None, typer.Option(help="Stop when there are so many, those of earlier runs included.")
+        int | None, typer.Option(help="Stop after this many trials, including those of earlier runs.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the search and of training.")] = 0,
-    ngrams: Annotated[int | None, typer.Option(help="Use this, and do not search it.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Use this, and do not search it.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Use this, and do not search it.")] = None,
-    min_count: Annotated[int | None, typer.Option(help="Use this, and do not search it.")] = None,
-    dim: Annotated[int | None, typer.Option(help="Use this, and do not search it.")] = None,
-    chars: Annotated[str | None, typer.Option(help="Runs of so many letters as well, like 3-5.")] = None,
-    buckets: Annotated[int | None, typer.Option(help="Slots for n-grams, at most.")] = None,
-    loss: Annotated[str | None, typer.Option(help="Found by itself; as for train.")] = None,
-    class_weights: Annotated[str | None, typer.Option(help="none or balanced.")] = None,
-    deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="Learn on one thread: the same outcome every time.")
-    ] = False,
-    memory: Annotated[
-        str | None, typer.Option(help="Memory to use, like 4GB; half the machine's by default.")
-    ] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads to use; all cores by default.")] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a bundle that is there already.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    memory: Memory = None,
+    threads: Threads = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Search for the settings that do best on the validation rows, and train with them.
+    """Search for the settings with the best validation score, and train with them.
 
-    The same command goes on from the trials that it finished before. Test rows take no part.
+    Repeating the command continues the search. The search does not use test rows.
     """
-    from manyhands.spread.tuning import tune as search
+    from manyhands.tuning.tune import tune as search
 
-    given: dict[str, Any] = {
-        "ngrams": ngrams,
-        "rate": rate,
-        "epochs": epochs,
-        "min_count": min_count,
-        "dim": dim,
-        "chars": chars,
-        "buckets": buckets,
-        "loss": loss,
-        "class_weights": class_weights,
-        "deterministic": deterministic or None,
-    }
     with watch() as progress:
         tuned = search(
             data,
@@ -80,12 +68,11 @@ def tune(
             size=size,
             out=out,
             trials=trials,
-            seed=seed,
             memory=memory,
             threads=threads,
             overwrite=overwrite,
             progress=progress,
-            **{name: value for name, value in given.items() if value is not None},
+            **settings,
         )
     if as_json:
         typer.echo(json.dumps(tuned.facts()))
@@ -94,34 +81,25 @@ def tune(
 
 
 def _show(tuned: "Tuned", data: str) -> None:
-    console = Console(highlight=False, markup=False)
+    from rich.console import Console
+
     by_default = f", {tuned.default_score:.4f} by default" if tuned.default_score is not None else ""
-    console.print(
-        f"best validation {tuned.measure.replace('_', ' ')} of {len(tuned.trials):,} trials: "
-        f"{tuned.score:.4f}{by_default}",
-        soft_wrap=True,
-    )
-    console.print(_table(tuned))
-    console.print(
-        f"{tuned.valid_rows:,} validation rows: differences below {tuned.chance:.4f} may be chance",
-        soft_wrap=True,
-    )
+    measure = tuned.measure.replace("_", " ")
+    typer.echo(f"best validation {measure} of {len(tuned.trials):,} trials: {tuned.score:.4f}{by_default}")
+    Console(highlight=False, markup=False).print(_table(tuned))
+    typer.echo(f"{tuned.valid_rows:,} validation rows: differences below {tuned.chance:.4f} may be chance")
     if tuned.bundle is not None:
-        console.print(f"{tuned.bundle.folder}: trained with the best settings", soft_wrap=True)
+        typer.echo(f"{tuned.bundle.folder}: trained with the best settings")
         return
-    options = " ".join(_option(name, value) for name, value in tuned.settings.items())
-    console.print(
-        f"train with: manyhands train {data} --out … --model {tuned.model} {options}", soft_wrap=True
-    )
+    given = tuned.settings.items()
+    options = " ".join(option(name) + ("" if value is True else f" {value}") for name, value in given)
+    typer.echo(f"train with: manyhands train {data} --out … --model {tuned.model} {options}")
 
 
-def _option(name: str, value: Any) -> str:
-    flag = f"--{name.replace('_', '-')}"
-    return flag if value is True else f"{flag} {value}"
-
-
-def _table(tuned: "Tuned") -> Table:
+def _table(tuned: "Tuned") -> "Table":
     """The best trials, and what failed."""
+    from rich.table import Table
+
     names = list(tuned.trials[0].settings)
     table = Table("score", *(name.replace("_", " ") for name in names), "s", box=None, pad_edge=False)
     for column in table.columns:

@@ -1,5 +1,6 @@
 """A prepared dataset, open for reading: arrays mapped from disk, nothing copied until asked for."""
 
+import hashlib
 import mmap
 import os
 from collections.abc import Iterator
@@ -8,15 +9,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
-import h5py
 import numpy as np
 import numpy.typing as npt
+from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
 
-from manyhands.data.cache import local_copy
-from manyhands.data.manifest import Manifest, PartFacts
+from manyhands.data.manifest import DATASET, LARGEST_BYTES, Manifest, PartFacts
+from manyhands.data.manifest import FILE as MANIFEST_FILE
 from manyhands.errors import InputError
-from manyhands.kernel import Ints, kernel
+from manyhands.kernels.compile import Ints, kernel
 from manyhands.records import SPLITS
+from manyhands.storage.destination import destination
+from manyhands.storage.files import STDIN, cache_folder, reading
 from manyhands.text.normalise import Normaliser
 from manyhands.text.vocabulary import Vocabulary
 
@@ -34,8 +38,42 @@ ARRAYS = {
 
 def open_dataset(path: str | os.PathLike[str]) -> "Dataset":
     """Open what ``prepare`` made; a remote one is fetched once and kept."""
-    folder = local_copy(os.fspath(path))
+    folder = _local_copy(os.fspath(path))
     return Dataset(folder, Manifest.load(folder))
+
+
+def is_dataset(names: list[str]) -> bool:
+    """Whether a single name stands for what ``prepare`` made."""
+    if len(names) != 1 or names[0] == STDIN:
+        return False
+    with reading(names[0]):
+        filesystem, path = url_to_fs(names[0])
+        return bool(filesystem.isfile(f"{path.rstrip('/')}/{MANIFEST_FILE}"))
+
+
+def _local_copy(path: str) -> Path:
+    """The folder itself if it is local, else its copy, named by the manifest's checksum.
+
+    Only local files can be mapped, so a remote dataset is fetched once into the user's cache folder.
+    """
+    with reading(path):
+        filesystem, remote = url_to_fs(path)
+        if isinstance(filesystem, LocalFileSystem):
+            return Path(path.removeprefix("file://"))
+        if not filesystem.exists(f"{remote}/{MANIFEST_FILE}"):
+            raise InputError(f"{path} is not a complete dataset (it has no manifest); prepare it first")
+        if filesystem.size(f"{remote}/{MANIFEST_FILE}") > LARGEST_BYTES:
+            raise InputError(f"{path}/{MANIFEST_FILE} is too large to be a manifest")
+        stored = filesystem.cat_file(f"{remote}/{MANIFEST_FILE}")
+        copy = cache_folder("datasets") / hashlib.sha256(stored).hexdigest()[:32]
+        if not (copy / MANIFEST_FILE).is_file():
+            with destination(str(copy), True, DATASET) as folder:  # another process may do the same
+                (folder / MANIFEST_FILE).write_bytes(stored)
+                manifest = Manifest.load(folder)
+                for name in [part.name for part in manifest.parts] + list(manifest.files):
+                    filesystem.get_file(f"{remote}/{name}", str(folder / name))
+                manifest.verify(folder)
+        return copy
 
 
 class Dataset:
@@ -69,7 +107,7 @@ class Dataset:
     def vocabulary(self) -> Vocabulary:
         vocabulary = Vocabulary.load(self.folder)
         if len(vocabulary) != self.manifest.vocabulary:
-            raise InputError(f"the vocabulary of {self.folder} is not whole; prepare the dataset again")
+            raise InputError(f"the vocabulary of {self.folder} is incomplete; prepare the dataset again")
         return vocabulary
 
     @cached_property
@@ -139,8 +177,7 @@ class Split:
         wanted = np.asarray(rows, np.int64)
         if len(wanted) and not (wanted.min() >= 0 and wanted.max() < len(self)):
             raise IndexError(f"rows from {wanted.min()} to {wanted.max()} of {len(self)}")
-        offsets = np.zeros(len(wanted) + 1, np.int64)
-        np.cumsum(self.lengths(wanted), out=offsets[1:])
+        offsets = np.append(0, np.cumsum(self.lengths(wanted)))
         out = np.empty(offsets[-1], self.parts[0].tokens.dtype)
         for part, first in zip(self.parts, self._first_rows, strict=False):
             _gather(part.tokens, part.offsets, wanted, first, offsets, out)
@@ -188,6 +225,8 @@ def _map(folder: Path, facts: PartFacts) -> MappedPart:
             f"part {facts.name} of {folder} has {path.stat().st_size:,} bytes, not {facts.bytes:,}; "
             "prepare the dataset again"
         )
+    import h5py  # noqa: PLC0415
+
     try:
         with h5py.File(path, "r") as file, path.open("rb") as raw:
             memory = mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_READ)
@@ -195,12 +234,8 @@ def _map(folder: Path, facts: PartFacts) -> MappedPart:
         label_offsets = arrays.pop("label_offsets", None)
         lengths = {name: len(array) for name, array in arrays.items()}
         labels = facts.rows if label_offsets is None else lengths.get("labels")
-        if lengths != {
-            "tokens": facts.tokens,
-            "offsets": facts.rows + 1,
-            "labels": labels,
-            "weights": facts.rows,
-        }:
+        rows = {"offsets": facts.rows + 1, "labels": labels, "weights": facts.rows}
+        if lengths != {"tokens": facts.tokens, **rows}:
             raise ValueError("its arrays are not as long as the manifest says")
         if label_offsets is not None and len(label_offsets) != facts.rows + 1:
             raise ValueError("its labels are not as many as the manifest says")
@@ -214,9 +249,9 @@ def _map(folder: Path, facts: PartFacts) -> MappedPart:
     return part
 
 
-def _view(memory: mmap.mmap, file: h5py.File, name: str) -> npt.NDArray[Any]:
+def _view(memory: mmap.mmap, file: Any, name: str) -> npt.NDArray[Any]:
     dataset = file[name]
-    if not isinstance(dataset, h5py.Dataset) or dataset.ndim != 1 or dataset.dtype.str not in ARRAYS[name]:
+    if getattr(dataset, "ndim", 0) != 1 or dataset.dtype.str not in ARRAYS[name]:  # a group has none
         raise ValueError(f"its {name} are of another kind")
     if not dataset.size:
         return np.empty(0, dataset.dtype)

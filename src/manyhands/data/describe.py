@@ -6,7 +6,7 @@ import numpy as np
 
 from manyhands.data.dataset import Dataset
 from manyhands.errors import InputError
-from manyhands.kernel import Ints
+from manyhands.kernels.compile import Ints
 from manyhands.records import SPLITS, Ledger
 
 

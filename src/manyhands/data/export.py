@@ -5,7 +5,6 @@ This is the layout that fixed-width trainers expect: datasets ``0``, ``1``, … 
 """
 
 import os
-import tempfile
 from pathlib import Path
 
 import h5py
@@ -14,9 +13,9 @@ import numpy as np
 from manyhands.data.dataset import Dataset, Tokens
 from manyhands.data.store import new_hdf5
 from manyhands.errors import UsageError
-from manyhands.kernel import Ints, kernel
+from manyhands.kernels.compile import Ints, kernel
 from manyhands.records import SPLITS, Progress, Silent
-from manyhands.storage.files import cannot_write, flush
+from manyhands.storage.files import cannot_write, new_path
 from manyhands.text.vocabulary import PAD
 
 ROWS_AT_ONCE = 4_096
@@ -40,21 +39,13 @@ def export(
     target = Path(to)
     if not (1 <= length <= LONGEST and 1 <= parts <= LONGEST):
         raise UsageError(f"length and parts must be at least 1 and at most {LONGEST:,}")
-    if dataset.manifest.labels.several:
+    if dataset.manifest.labels.multi_label:
         raise UsageError("rows with several labels do not fit the fixed-width layout, which has room for one")
     if target.exists():
         raise UsageError(f"{target} exists already; choose another file")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, partial = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        os.close(descriptor)
-        try:
-            _write(dataset, Path(partial), length, parts, progress or Silent())
-            flush(Path(partial))
-            Path(partial).chmod(0o644)
-            Path(partial).rename(target)
-        finally:
-            Path(partial).unlink(missing_ok=True)
+        with new_path(target) as place:
+            _write(dataset, place, length, parts, progress or Silent())
     except OSError as error:
         raise cannot_write(str(target), error) from None
     return len(dataset)

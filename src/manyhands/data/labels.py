@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from manyhands.data.sources.source import SEPARATOR
+from manyhands.data.sources.source import SEPARATOR, Source
 from manyhands.errors import InputError
+from manyhands.kernels.compile import Ints
 from manyhands.settings import LabelScheme
 
 LabelIds = npt.NDArray[np.int32]
@@ -32,11 +33,23 @@ class Classes:
     of_label: list[list[int]]
 
     @property
-    def several(self) -> bool:
+    def multi_label(self) -> bool:
         return any(len(classes) > 1 for classes in self.of_label)
 
+    def flatten(self) -> tuple[LabelIds, Ints]:
+        """The classes of all labels one after the other, and where each label's begin."""
+        flat = np.array([number for classes in self.of_label for number in classes], np.int32)
+        return flat, np.cumsum([0] + [len(classes) for classes in self.of_label])
 
-class LabelBook:
+
+def resolve_scheme(asked: LabelScheme, source: Source) -> LabelScheme:
+    """What labels mean: the scheme asked for, or the one that fits the (first) file."""
+    if asked != "auto":
+        return asked
+    return "none" if not source.labelled else "polarity" if source.rates_stars else "as-is"
+
+
+class LabelEncoder:
     """Numbers the distinct labels of the input while it is read; safe to share between threads."""
 
     def __init__(self, scheme: LabelScheme, keys: Iterable[str] = ()) -> None:
@@ -47,7 +60,7 @@ class LabelBook:
         if scheme == "none":
             self._ids[""] = 0
 
-    def ids(self, labels: pa.Array | None, count: int) -> tuple[LabelIds, dict[int, str]]:
+    def encode(self, labels: pa.Array | None, count: int) -> tuple[LabelIds, dict[int, str]]:
         """An id for each row, and the reason for each row whose label cannot be used."""
         if self.scheme == "none":
             return np.zeros(count, np.int32), {}
@@ -88,10 +101,6 @@ class LabelBook:
     def keys(self) -> list[str]:
         """The labels in order of their ids."""
         return list(self._ids)
-
-    def sizes(self) -> list[int]:
-        """How many classes a row of each label has."""
-        return [len(classes) for classes in self.classes(rates_stars=False).of_label]
 
     @property
     def numeric(self) -> bool:

@@ -10,10 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from manyhands.errors import InputError
 from manyhands.records import Ledger
 from manyhands.settings import LabelScheme, PrepareSettings
-from manyhands.storage.destination import Kind
+from manyhands.storage.destination import MARKERS, Kind, not_found
 from manyhands.storage.files import flush, sha256
 
-FILE = "manifest.json"
+FILE = MARKERS["dataset"]
 VERSION = 1
 LARGEST_BYTES = 64 << 20
 Count = Annotated[int, Field(ge=0)]
@@ -42,7 +42,7 @@ class FileFacts(_Facts):
 class LabelFacts(_Facts):
     scheme: LabelScheme
     names: list[str]
-    several: bool
+    multi_label: bool
 
 
 class SourceFacts(_Facts):
@@ -85,8 +85,7 @@ class Manifest(_Facts):
     def load(cls, folder: Path) -> "Manifest":
         path = folder / FILE
         if not path.is_file():
-            what = "holds no manifest, so it is no whole dataset" if folder.is_dir() else "does not exist"
-            raise InputError(f"{folder} {what}; make it with: manyhands prepare … --out {folder}")
+            raise not_found(folder, "dataset", "prepare")
         if path.stat().st_size > LARGEST_BYTES:
             raise InputError(f"{path} is too large to be a manifest")
         try:
@@ -95,7 +94,7 @@ class Manifest(_Facts):
             first = error.errors(include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             raise InputError(
-                f"{path} is no manifest ({where} {first['msg']}); prepare the dataset again"
+                f"{path} is not a manifest ({where} {first['msg']}); prepare the dataset again"
             ) from None
         if manifest.version != VERSION:
             raise InputError(

@@ -12,11 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.errors import UsageError
-from manyhands.kernel import Bytes, Ints, kernel
+from manyhands.kernels.compile import Bytes, Ints, kernel
 from manyhands.records import Progress, Silent
 from manyhands.storage.files import writing
 from manyhands.text.hashing import C1, mix
 from manyhands.text.ragged import Ragged, from_strings
+
+Tickets = npt.NDArray[np.int32]
+Shares = npt.NDArray[np.float64]
 
 POSITIVE = "great good excellent love perfect best wonderful amazing easy happy comfortable favorite".split()
 NEGATIVE = "bad poor terrible broken waste worst awful cheap disappointed useless refund horrible".split()
@@ -85,7 +88,7 @@ def _words() -> Ragged:
     return from_strings(POSITIVE + NEGATIVE + COMMON + made)
 
 
-def _tickets() -> npt.NDArray[np.int32]:
+def _tickets() -> Tickets:
     """Zipf's law as a table: draw a ticket, get a word (opinions are drawn apart)."""
     shares = np.cumsum(1 / (np.arange(len(COMMON) + WORDS) + 2.7) ** 1.05)
     drawn = np.searchsorted(shares, (np.arange(LOTTERY) + 0.5) / LOTTERY * shares[-1])
@@ -101,12 +104,7 @@ def _draw(state: np.uint64) -> tuple[np.uint64, float]:
 
 @kernel
 def _plan(
-    plan: Ints,
-    first: int,
-    seed: np.uint64,
-    duplicates: float,
-    broken: float,
-    star_tickets: npt.NDArray[np.float64],
+    plan: Ints, first: int, seed: np.uint64, duplicates: float, broken: float, star_tickets: Shares
 ) -> int:
     """For each row: the state its text is made from, its stars, its text's stars, whether it is broken."""
     total = 0
@@ -164,8 +162,8 @@ def _write_text(
     stars: int,
     words: Bytes,
     offsets: Ints,
-    tickets: npt.NDArray[np.int32],
-    praise: npt.NDArray[np.float64],
+    tickets: Tickets,
+    praise: Shares,
     out: Bytes,
     at: int,
 ) -> int:
@@ -203,13 +201,7 @@ def _write_text(
 
 @kernel
 def _write(
-    plan: Ints,
-    first: int,
-    words: Bytes,
-    offsets: Ints,
-    tickets: npt.NDArray[np.int32],
-    praise: npt.NDArray[np.float64],
-    out: Bytes,
+    plan: Ints, first: int, words: Bytes, offsets: Ints, tickets: Tickets, praise: Shares, out: Bytes
 ) -> int:
     at = 0
     for k in range(len(plan)):

@@ -1,16 +1,14 @@
 """The word tables of all threads: each numbers for itself, and one vocabulary is made of all."""
 
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands.errors import UsageError
-from manyhands.kernel import Ints
-from manyhands.text.ragged import Ragged
-from manyhands.text.vocabulary import Vocabulary, most_frequent
+from manyhands.kernels.compile import Ints
+from manyhands.text.ragged import Ragged, concatenate
+from manyhands.text.vocabulary import Vocabulary, vocabulary_from_counts
 from manyhands.text.words import WordTable
 
 MOST_TABLES = 1 << 16
@@ -25,7 +23,7 @@ class WordTables:
         self._lock = threading.Lock()
         self._local = threading.local()
 
-    def mine(self) -> tuple[int, WordTable]:
+    def for_this_thread(self) -> tuple[int, WordTable]:
         """This thread's table; a new one when it has grown past its share of the memory."""
         table: WordTable | None = getattr(self._local, "table", None)
         if table is None or table.full or table.nbytes > self._table_bytes:
@@ -48,17 +46,9 @@ class WordTables:
         return [table.words() for table in self._tables]
 
     def vocabulary(
-        self, counts: Ints, limit: int, min_count: int, memory_bytes: int, scratch: Path
+        self, counts: Ints, limit: int, min_count: int
     ) -> tuple[Vocabulary, npt.NDArray[np.uint32]]:
         """The vocabulary by ``counts`` (one for each number), and the final id of each number."""
-        bases = self.bases()
-        counted = (
-            (table.words(), counts[bases[number] : bases[number + 1]])
-            for number, table in enumerate(self._tables)
-        )
-        vocabulary = most_frequent(counted, limit, min_count, memory_bytes, scratch)
-        return vocabulary, np.concatenate(list(self._ids(vocabulary)))
-
-    def _ids(self, vocabulary: Vocabulary) -> Iterator[npt.NDArray[np.uint32]]:
-        for table in self._tables:
-            yield vocabulary.ids_of(table.words())
+        words = concatenate(self.words())
+        vocabulary = vocabulary_from_counts(words, counts, limit, min_count)
+        return vocabulary, vocabulary.ids_of(words)

@@ -9,15 +9,10 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.kernel import Ints
+from manyhands.models.model import Arrays
 from manyhands.records import Clock, Progress, Resources
 from manyhands.settings import ModelSettings
-from manyhands.text.corpus import Corpus
-from manyhands.text.lesson import Lesson
-from manyhands.text.ragged import Ragged
-
-Arrays = dict[str, npt.NDArray[Any]]
-Scores = npt.NDArray[np.float32]
+from manyhands.text.labelled_rows import LabelledRows
 
 
 class Loss(NamedTuple):
@@ -39,13 +34,31 @@ class Piece(NamedTuple):
     last: int
 
 
+class StateArray(NamedTuple):
+    """An array that learning changes, and what it is to workers who merge what each has learnt.
+
+    Of each row, the columns from ``first`` up to ``last`` are weights, and the column ``squares`` is
+    AdaGrad's sum of squares; other columns do not change. ``memory`` is what an optimizer remembers
+    apart from that. Where rows are ``by_frequency``, those that move most come first.
+    """
+
+    array: npt.NDArray[Any]
+    first: int = 0
+    last: int | None = None
+    squares: int | None = None
+    memory: bool = False
+    by_frequency: bool = False
+
+
 class Feed(Protocol):
-    """The rows of a lesson in blocks that fit a model: each row once an epoch, blocks always as long.
+    """All rows in blocks that fit a model: each row once an epoch, blocks always as long.
 
     What counts as a row is a text with its labels, or a single word where running text is learnt.
     """
 
     unit: str  # "rows" or "words"
+    # How much the workers of a crew may learn, all together, before those that learn in place exchange it.
+    between_exchanges: int
 
     def __len__(self) -> int: ...
 
@@ -66,49 +79,12 @@ class Crew(Protocol):
         ...
 
 
-class Model(Protocol):
-    """A trained model: what a bundle holds, and what predicts."""
-
-    @property
-    def labels(self) -> list[str]: ...
-
-    @property
-    def several(self) -> bool:
-        """A text may have several labels, or none."""
-        ...
-
-    @property
-    def reads_numbers(self) -> bool:
-        """Its rows are numbers and not texts."""
-        ...
-
-    def read(self, normal: Ragged) -> Corpus:
-        """Normalised texts as a corpus, made in the way that scores them soonest."""
-        ...
-
-    def scores(self, corpus: Corpus, threads: int = 1) -> Scores:
-        """The probability of each label for each row."""
-        ...
-
-    def facts(self) -> dict[str, Any]:
-        """What has to be known to open the model again, beside its arrays."""
-        ...
-
-    def arrays(self) -> Arrays:
-        """Its arrays, under the names by which a bundle keeps them."""
-        ...
-
-    @classmethod
-    def from_parts(cls, facts: dict[str, Any], arrays: Arrays) -> Self:
-        """The opposite of ``facts`` and ``arrays``; they may come from anywhere, so all is checked."""
-        ...
-
-
 class Learner(Protocol):
     """A model that is being trained."""
 
     Settings: ClassVar[type[ModelSettings]]
     Model: ClassVar[type[Any]]
+    summary: ClassVar[str]  # a line for people who choose
     learns: ClassVar[Literal["labels", "words"]]  # to tell labels of texts, or vectors of words
     # Workers and threads share each block, inside ``learn``, and add up their gradients; otherwise
     # each learns blocks of its own, in place.
@@ -118,21 +94,16 @@ class Learner(Protocol):
     def begin(
         cls,
         settings: Any,
-        lesson: Lesson,
+        examples: LabelledRows,
         previous: Any | None,
         resources: Resources,
         progress: Progress,
-        share: Ints | None = None,
-    ) -> tuple[Self, Feed]:
-        """A learner that knows nothing yet, or what ``previous`` knew; and the lesson in blocks for it.
-
-        With ``share`` only those rows are in the blocks. The learner is that of the whole lesson all the
-        same, so whoever learns other rows of it has the same words, and begins with the same numbers.
-        """
+    ) -> Self:
+        """A learner of these rows, their words and labels; it knows nothing yet, or all of ``previous``."""
         ...
 
-    def feed(self, lesson: Lesson, seed: int, resources: Resources, progress: Progress) -> Feed:
-        """Rows of the lesson it began with, in blocks; ``seed`` decides which rows come together."""
+    def feed(self, examples: LabelledRows, seed: int, resources: Resources, progress: Progress) -> Feed:
+        """All or some of the rows that it began with, in blocks; ``seed`` decides which come together."""
         ...
 
     def learn(self, rows: Any, rate: float, seed: int, crew: Crew) -> Loss:
@@ -143,14 +114,15 @@ class Learner(Protocol):
         """
         ...
 
-    def touched(self, pieces: list[Any]) -> dict[str, Ints]:
-        """Which rows of its arrays learning these pieces can change; of an array not named, all."""
-        ...
-
-    def weights(self) -> Arrays:
-        """Every array that learning changes, as it is: not a copy."""
+    def state(self) -> dict[str, StateArray]:
+        """Every array that learning changes, as it is and not a copy, and how it merges."""
         ...
 
     def model(self) -> Any:
         """The model as it is now, for scoring; it shares its memory with the learner."""
         ...
+
+
+def arrays_of(learner: Learner) -> Arrays:
+    """Every array that learning changes, by its name."""
+    return {name: part.array for name, part in learner.state().items()}

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.kernel import Ints, kernel
-from manyhands.lines import Floats
+from manyhands.kernels.compile import Ints, kernel
+from manyhands.kernels.simd import Floats
 from manyhands.text.hashing import mix
 
 Classes = npt.NDArray[np.int32]
@@ -19,7 +19,7 @@ ROWS_TOGETHER = 4
 LEAST = np.float32(1e-9)  # below every probability, so that no logarithm is infinite
 
 
-def choose(loss: str, labels: int, several: bool) -> str:
+def choose(loss: str, labels: int, multi_label: bool) -> str:
     """The loss that fits, where none was asked for.
 
     >>> choose("auto", 5, False), choose("auto", 5, True), choose("auto", 5000, False)
@@ -29,7 +29,7 @@ def choose(loss: str, labels: int, several: bool) -> str:
         return loss
     if labels > MANY_LABELS:
         return "negative"
-    return "one-vs-all" if several else "softmax"
+    return "one-vs-all" if multi_label else "softmax"
 
 
 @kernel

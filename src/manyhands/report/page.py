@@ -13,13 +13,13 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
-from fsspec.core import url_to_fs
 
+from manyhands.bundle.bundle import Bundle
+from manyhands.bundle.word_vectors import embedding_of, open_either
 from manyhands.machine import resources_for
-from manyhands.models.opening import open_embedding
 from manyhands.records import Progress
 from manyhands.report.plane import Plane, plane
-from manyhands.storage.files import reading, refuse_to_replace, writing
+from manyhands.storage.files import refuse_to_replace, writing
 
 TEMPLATE, STYLE, SCRIPTS = "plane.html", "plane.css", ("plane.js", "plane_hands.js", "plane_panel.js")
 GAP = re.compile(r"@@(\w+)@@")
@@ -37,24 +37,16 @@ def project(
     progress: Progress | None = None,
 ) -> Plane:
     """Write a page of the most frequent words of a bundle, or of a file of vectors."""
-    if not overwrite:
-        refuse_to_replace(out)
-    embedding = open_embedding(path)
+    refuse_to_replace(out, overwrite)
+    opened = open_either(path)
+    embedding = embedding_of(opened) if isinstance(opened, Bundle) else opened
+    model = opened.config.model if isinstance(opened, Bundle) else "a file of vectors"
     drawn = plane(embedding, words, seed, resources_for(None, None).threads, progress)
     name = path.rstrip("/").rsplit("/", 1)[-1] or path
-    text = page(drawn, name=name, model=model_of(path), dim=embedding.dim)
+    text = page(drawn, name=name, model=model, dim=embedding.dim)
     with writing(out) as file:
         file.write(text.encode())
     return drawn
-
-
-def model_of(path: str) -> str:
-    """The model of a bundle; of a file, that it is one."""
-    with reading(path):
-        filesystem, place = url_to_fs(f"{path.rstrip('/')}/config.json")
-        if not filesystem.isfile(place):
-            return "a file of vectors"
-        return str(json.loads(filesystem.cat_file(place)).get("model", "unknown"))
 
 
 def page(drawn: Plane, *, name: str, model: str, dim: int) -> str:

@@ -19,7 +19,7 @@ WORKER_COLOURS = ("#2f6db5", "#d9822b", "#4f9d69", "#8e6bb0", "#c23b3b", "#9aa5b
 WIDTH, LEFT, BAR, GAP, HEAD, CHART = 760, 90, 26, 10, 44, 160
 
 
-def drawn(profile: Profile) -> str:
+def draw(profile: Profile) -> str:
     """The picture as SVG."""
     longest = max((profile.total(worker) for worker in range(profile.workers)), default=0.0) or 1.0
     lines, y = [_text(10, 22, f"{profile.model}, {profile.spread}: seconds by worker", size=15)], HEAD

@@ -12,11 +12,11 @@ from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits
 
 from manyhands.errors import InputError, UsageError
-from manyhands.kernel import Ints
-from manyhands.lines import Floats
-from manyhands.models.embedding import Embedding
-from manyhands.parallel import in_order, one_thread_each
+from manyhands.kernels.compile import Ints
+from manyhands.kernels.simd import Floats
+from manyhands.parallel import map_ordered, one_thread_each
 from manyhands.records import Progress, Silent
+from manyhands.text.embedding import Embedding
 
 MOST_WORDS = 20_000  # more make a page that a browser draws slowly
 MOST_SEED = 2**32 - 1
@@ -48,7 +48,7 @@ def plane(
 ) -> Plane:
     """Lay out the first ``words`` words that have a letter or a digit, and a vector with a direction."""
     if not 1 <= words <= MOST_WORDS:
-        raise UsageError(f"a plane shows from 1 to {MOST_WORDS:,} words, not {words:,}")
+        raise UsageError(f"--words must be from 1 to {MOST_WORDS:,}, not {words:,}")
     if not 0 <= seed <= MOST_SEED:
         raise UsageError(f"a seed is from 0 to {MOST_SEED}, not {seed}")
     progress = progress or Silent()
@@ -133,7 +133,7 @@ def _neighbours(units: Floats, threads: int, progress: Progress) -> tuple[npt.ND
         return start, np.take_along_axis(found, order, 1), np.take_along_axis(values, order, 1)
 
     with one_thread_each:
-        for start, found, values in in_order(find, range(0, len(units), ROWS_AT_ONCE), threads):
+        for start, found, values in map_ordered(find, range(0, len(units), ROWS_AT_ONCE), threads):
             nearest[start : start + len(found)] = found
             cosines[start : start + len(found)] = np.clip(values, -1, 1)
             progress.advance(start + len(found))

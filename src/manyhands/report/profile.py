@@ -1,7 +1,7 @@
 """Where the time of a run went, worker by worker, from its record."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from typing import Any
 
@@ -32,13 +32,8 @@ class Profile:
         return sum(spent[worker] for spent in self.seconds.values() if worker < len(spent))
 
     def facts(self) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "spread": self.spread,
-            "steps": self.steps,
-            "seconds": self.seconds,
-            "shares": [{"step": step, "shares": shares} for step, shares in self.shares],
-        }
+        shares = [{"step": step, "shares": shares} for step, shares in self.shares]
+        return {**asdict(self), "shares": shares}
 
 
 def profile_of(run: str) -> Profile:

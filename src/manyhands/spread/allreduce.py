@@ -1,9 +1,9 @@
 """``allreduce``: a process for each worker, started by torchrun; all hold the whole model and add up what
 they learn.
 
-Learners that share batches add up their gradients in every step. The others learn blocks of their
-own in place, and after every round the rows that anyone touched become the mean of what those who
-touched them made of them.
+Learners that share batches add up their gradients in every step. The others learn rows of their own in
+place, and merge what they have learnt (see ``merge``): the rows that move most after every step, all of them
+after a round.
 """
 
 import json
@@ -11,50 +11,136 @@ import shutil
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from itertools import chain
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
-from manyhands.errors import InputError
-from manyhands.kernel import Ints
-from manyhands.models.learner import Feed, Learner, Loss, Piece
+from manyhands.engines import torchrun
+from manyhands.errors import InputError, UsageError
+from manyhands.kernels.compile import Ints
+from manyhands.machine import LEAST_BYTES, cores
+from manyhands.models.learner import Feed, Learner, Loss, Piece, StateArray, arrays_of
 from manyhands.records import PARTS, Clock, Progress, Traffic
-from manyhands.spread.balance import Policy, by_speed, cut, equal
+from manyhands.settings import Common, Settings
+from manyhands.spread.balance import Policy, by_speed, cut, cut_evenly, equal
 from manyhands.spread.group import Group
-from manyhands.spread.job import Job, Outcome
-from manyhands.spread.running import Watch, learn
-from manyhands.spread.status import note_run
-from manyhands.text.lesson import Lesson
-from manyhands.train.exchange import Course, Learn, added
-from manyhands.train.state import State
+from manyhands.spread.merge import FEW, Merge, merge_hottest, merge_moved, reach
+from manyhands.spread.spread import Spread
+from manyhands.storage.files import STDIN
+from manyhands.text.labelled_rows import LabelledRows
+from manyhands.training.checkpoint import ANY
+from manyhands.training.exchange import Learn, Step, total_loss
+from manyhands.training.job import Job, Outcome, Role
+from manyhands.training.learn import Watch, learn
+from manyhands.training.state import State
+
+WORKER = "manyhands.run.worker"  # the module that each process of a crew runs
+# After so much, all workers agree on every row: a checkpoint can be kept, or the crew can stop.
+ROUND_ROWS = {"rows": 1 << 20, "words": 1 << 24}
 
 Floats = npt.NDArray[np.float32]
 
 
-def run(
-    job: Job, lesson: Lesson, valid: Lesson | None, progress: Progress, watch: Watch | None = None
-) -> Outcome:
-    """One worker's part; the crew has been started, and its environment says who this is."""
-    with Group(job.spread.stall_seconds) as group:
-        policy = Policy() if job.frame.deterministic else Policy.parse(job.spread.balance)
-        exchange = AllReduce(group, policy)
-        keeps = group.keeps_files(job.checkpoint)
-        outcome = learn(job, lesson, valid, exchange, progress, watch, keeps=keeps)
-        if keeps and group.rank and job.checkpoint:  # where files are not shared, nobody else will
-            shutil.rmtree(job.checkpoint, ignore_errors=True)
-        return outcome
+class AllReduceSettings(Settings):
+    """Who is in the crew. Models that share batches come out the same, up to rounding; others merge."""
+
+    workers: Annotated[
+        int, Field(ge=1, le=512, description="Worker processes on this machine, sharing its cores."), Common()
+    ] = 2
+    balance: Annotated[
+        str, Field(description="How often work is rebalanced by speed: every:N (epochs), steps:N, once, off.")
+    ] = "steps:50"
+    nodes: Annotated[
+        str,
+        Field(
+            pattern=r"^[1-9][0-9]{0,3}(:[1-9][0-9]{0,3})?$",
+            description="Number of machines, or from:to, as 1:2; each runs this command.",
+        ),
+    ] = "1"
+    rendezvous: Annotated[
+        str | None,
+        Field(
+            pattern=r"^[^\s:/]+:[0-9]{1,5}$", description="Where machines meet: address:port of one of them."
+        ),
+    ] = None
+    max_restarts: Annotated[
+        int, Field(ge=0, le=10_000, description="How often a crew that lost a worker is restarted.")
+    ] = 10
+    stall_seconds: Annotated[
+        float, Field(ge=1, le=86_400, description="Restart workers if one is silent for this many seconds.")
+    ] = 120.0
 
 
-class AllReduce:
+class AllReduce(Spread):
+    """Under torchrun, a worker's part; otherwise torchrun is started, and its workers do all."""
+
+    Settings = AllReduceSettings
+    summary = "a crew of processes, on one machine or many, started by torchrun"
+
+    def check(self, job: Job) -> None:
+        Policy.parse(_settings(job).balance)
+        if not torchrun.inside():
+            _crew(job).check()
+            if job.call is None or STDIN in job.call.data:
+                raise UsageError("a crew cannot share standard input; give a file")
+
+    def launch(self, job: Job, threads: int | None, progress: Progress) -> Role:
+        if torchrun.inside():
+            return Role.FOLLOWS if torchrun.rank() else Role.LEADS
+        assert job.call is not None  # noqa: S101 - checked above
+        crew = _crew(job)
+        shared = {
+            "threads": threads or max(cores() // crew.workers, 1),
+            "memory": max(job.resources.memory_bytes // crew.workers, LEAST_BYTES),
+        }
+        here = torchrun.launch_crew(WORKER, {**job.call.arguments(), **shared}, crew, progress)
+        return Role.WRITTEN if here else Role.WRITTEN_ELSEWHERE
+
+    def run(
+        self,
+        job: Job,
+        examples: LabelledRows,
+        valid: LabelledRows | None,
+        progress: Progress,
+        watch: Watch | None = None,
+    ) -> Outcome:
+        settings = _settings(job)
+        job = replace(job, run=torchrun.known_run(ANY))
+        with Group(settings.stall_seconds) as group:
+            policy = Policy() if job.training.deterministic else Policy.parse(settings.balance)
+            keeps = group.keeps_files(job.checkpoint)
+            threads = 1 if job.training.deterministic else job.resources.threads
+            exchange = AllReduceExchange(group, policy, threads)
+            outcome = learn(job, examples, valid, exchange, progress, watch, keeps=keeps)
+            if keeps and group.rank and job.checkpoint:  # where files are not shared, nobody else will
+                shutil.rmtree(job.checkpoint, ignore_errors=True)
+            return outcome
+
+
+def _settings(job: Job) -> AllReduceSettings:
+    if not isinstance(job.spread_settings, AllReduceSettings):
+        raise TypeError("the job is for another spread")
+    return job.spread_settings
+
+
+def _crew(job: Job) -> torchrun.Crew:
+    settings = _settings(job)
+    return torchrun.Crew(settings.workers, settings.nodes, settings.rendezvous, settings.max_restarts)
+
+
+class AllReduceExchange:
     """The exchange of a crew."""
 
-    share: Ints | None = None
-
-    def __init__(self, group: Group, policy: Policy) -> None:
+    def __init__(self, group: Any, policy: Policy, threads: int = 1) -> None:
         self.clock, self.workers, self.stopping = Clock(), group.size, False
-        self._group, self._policy = group, policy
+        self._group, self._policy, self._threads = group, policy, threads
+        self._parts: dict[str, StateArray] = {}
+        self._merges: dict[str, Merge] = {}
         self._shares = equal(group.size)
         self._log: list[dict[str, Any]] = []
         self._steps = self._epochs = 0
@@ -62,10 +148,14 @@ class AllReduce:
         self._waited = 0.0  # in this round
         self._given: deque[int] = deque()  # rows of the rounds that are settled and not yet learnt
 
-    def meet(self, identity: dict[str, Any], rows: int) -> None:
+    def start(self, learner: Learner, state: State, identity: dict[str, Any], rows: int) -> None:
         if rows < self.workers:
             raise InputError(f"{rows} rows are too few for {self.workers} workers; lower --workers")
         self._group.wait_for_all()
+        self._refuse_if_others_differ(identity)
+        self._begin_together(learner, state)
+
+    def _refuse_if_others_differ(self, identity: dict[str, Any]) -> None:
         meant = {**identity, "balance": repr(self._policy)}
         mine = zlib.crc32(json.dumps(meant, sort_keys=True, default=str).encode())
         others = self._group.gather(np.array([mine], np.float64))[:, 0]
@@ -76,34 +166,46 @@ class AllReduce:
                 "give all workers the same command and the same files"
             )
 
-    def course(self, feed: Feed, epochs: int) -> Course:
-        return Course(feed, epochs)
-
-    def start(self, learner: Learner, state: State) -> None:
+    def _begin_together(self, learner: Learner, state: State) -> None:
         """From the weights of whoever has come furthest: a checkpoint may stand on one node only."""
         places = self._group.gather(np.array([state.seen, state.epoch], np.float64))
         leader = int(np.lexsort((-places[:, 1], -places[:, 0]))[0])
         facts = json.loads(self._group.text_of(leader, json.dumps(state.facts())))
-        best = {**state.best} if facts["best_epoch"] else {}
+        best, owed = {**state.best} if facts["best_epoch"] else {}, state.owed
         if facts["best_epoch"] and not best:
-            best = {name: np.zeros_like(array) for name, array in learner.weights().items()}
+            best = {name: np.zeros_like(array) for name, array in arrays_of(learner).items()}
         state.take(facts, best, {})
         self._steps = sum(lap["rounds"] for lap in state.laps) + state.round
-        note_run(state.run)
-        for array in [*learner.weights().values(), *(best[name] for name in sorted(best))]:
+        torchrun.note_run(state.run)
+        for array in [*arrays_of(learner).values(), *(best[name] for name in sorted(best))]:
             self._group.same_for_all(array, leader)
+        if not learner.shares_batches:
+            self._parts = learner.state()
+            self._merges = {
+                name: Merge(part, self.workers, owed.get(name)) for name, part in self._parts.items()
+            }
+            state.owed = {name: merge.owed for name, merge in self._merges.items()}
+            for array in state.owed.values():
+                self._group.same_for_all(array, leader)
 
-    def pieces(self, learner: Learner, feed: Feed, blocks: Ints) -> list[Piece]:
+    def round_blocks(self, learner: Learner, feed: Feed) -> int:
+        return 1 if learner.shares_batches else max(ROUND_ROWS[feed.unit] // feed.rows(0), 1)
+
+    def steps(self, learner: Learner, feed: Feed, blocks: Ints) -> list[list[Piece]]:
         """A part of every block where batches are shared, whole blocks otherwise; as large as the share."""
         me, numbers = self._group.rank, blocks.tolist()
         if learner.shares_batches:
-            parts = [(block, cut(feed.rows(block), self._shares)) for block in numbers]
-            pieces = [Piece(block, bounds[me], bounds[me + 1]) for block, bounds in parts]
+            bounds = [(block, cut(feed.rows(block), self._shares)) for block in numbers]
+            steps = [[Piece(block, at[me], at[me + 1])] for block, at in bounds]
         else:
-            bounds = cut(len(numbers), self._shares)
-            pieces = [Piece(block, 0, feed.rows(block)) for block in numbers[bounds[me] : bounds[me + 1]]]
-        self._given.append(sum(piece.last - piece.first for piece in pieces))
-        return pieces
+            rows = [feed.rows(block) for block in numbers]
+            # Everyone takes as many steps, however large its share is: nobody waits for one that has ended.
+            count = max(sum(rows) // feed.between_exchanges, 1)
+            first, last = cut(len(numbers), self._shares)[me : me + 2]
+            mine = [Piece(numbers[n], 0, rows[n]) for n in range(first, last)]
+            steps = [list(chain(*cut_evenly(step, self._threads))) for step in cut_evenly(mine, count)]
+        self._given.append(sum(piece.last - piece.first for step in steps for piece in step))
+        return steps
 
     def sum(self, numbers: Floats) -> None:
         with self.clock.on("exchange"):
@@ -111,9 +213,12 @@ class AllReduce:
             self.stopping |= self._group.sum(numbers)
             self._waited += time.perf_counter() - began
 
-    def round(self, learner: Learner, rows: list[Any], learn: Learn) -> Loss:
+    def round(self, learner: Learner, steps: Iterable[Step], learn: Learn) -> Loss:
         began, self._waited = time.perf_counter(), 0.0
-        loss = added(learn()) if learner.shares_batches else self._merged(learner, rows, learn)
+        if learner.shares_batches:
+            loss = total_loss(learn(step) for step in steps)
+        else:
+            loss = self._merge_after_each(steps, learn)
         self._work += time.perf_counter() - began - self._waited
         self._rows += self._given.popleft()
         self._steps += 1
@@ -122,35 +227,27 @@ class AllReduce:
             self._rebalance()
         return loss
 
-    def _merged(self, learner: Learner, rows: list[Any], learn: Learn) -> Loss:
-        """Learn in place; then every row is where it was, plus the mean of the moves of all who moved it."""
-        arrays, mine = learner.weights(), learner.touched(rows)
-        before = {name: array[mine[name]] if name in mine else array.copy() for name, array in arrays.items()}
-        loss = added(learn())
+    def _merge_after_each(self, steps: Iterable[Step], learn: Learn) -> Loss:
+        """Learn in place, and merge the rows that move most after every step, all of them after the last."""
+        losses = []
+        for number, step in enumerate(steps, 1):
+            if number > 1:
+                self._merge([reach(number - 1, part) for part in self._parts.values()])
+            losses.append(learn(step))
+        self._merge([len(part.array) for part in self._parts.values()])
+        everyone = self._group.gather(np.array(total_loss(losses))).sum(axis=0)
+        self.sum(np.zeros(1, np.float32))  # it tells whether anyone is to stop
+        return Loss(*everyone.tolist())
+
+    def _merge(self, reaches: list[int]) -> None:
+        merges, group = list(self._merges.values()), self._group
         with self.clock.on("exchange"):
             began = time.perf_counter()
-            facts = np.array([loss.total, loss.rows, float(bool(rows))])
-            everyone = self._group.gather(facts).sum(axis=0)
-            for name, array in arrays.items():
-                if name in mine:
-                    self._merge_rows(array, mine[name], before[name])
-                else:
-                    moved = array - before[name]
-                    self.stopping |= self._group.sum(moved)
-                    array[...] = before[name] + moved / max(everyone[2], 1)
+            if sum(reaches) <= FEW:
+                merge_hottest(merges, reaches, self.workers, group.add_halves)
+            else:
+                merge_moved(merges, reaches, self.workers, group.add_up, group.add_halves)
             self._waited += time.perf_counter() - began
-        return Loss(float(everyone[0]), float(everyone[1]))
-
-    def _merge_rows(self, array: Floats, mine: Ints, before: Floats) -> None:
-        movers = np.zeros(len(array), np.float32)
-        movers[mine] = 1
-        self.stopping |= self._group.sum(movers)
-        moved = np.flatnonzero(movers)
-        moves = np.zeros((len(moved), array.shape[1]), np.float32)
-        moves[np.searchsorted(moved, mine)] = array[mine] - before
-        self.stopping |= self._group.sum(moves)
-        array[mine] = before
-        array[moved] += moves / movers[moved, None]
 
     def _rebalance(self) -> None:
         measured = self._group.gather(np.array([self._rows, self._work]))
@@ -160,7 +257,7 @@ class AllReduce:
         )
         self._rows = self._work = 0.0
 
-    def made_together(self, rows: int, make: Callable[[int, int], Floats]) -> Floats:
+    def gather(self, rows: int, make: Callable[[int, int], Floats]) -> Floats:
         bounds = cut(rows, self._shares)
         mine = make(bounds[self._group.rank], bounds[self._group.rank + 1])
         out = np.zeros((rows, mine.shape[1]), np.float32)

@@ -1,91 +1,257 @@
-"""``average``: partitions of the rows are trained apart, as tasks of Spark, and their weights averaged.
+"""``average``: parameter averaging (local SGD). Partitions of the rows train apart, as tasks of Spark, and
+after every round the weights become the mean.
 
-The driver's loop is the usual one, and a turn of it is a round: every partition goes on alone from the
-same weights, and each row of the weights becomes the mean over those who moved it. The means are made
-chunk by chunk where the tasks run, so no machine holds more than one model and some chunks.
+In a round, every partition goes on alone from the same weights, and each row of the weights becomes the
+mean over those who moved it. The means are made chunk by chunk where the tasks run, so no machine holds
+more than one model and some chunks.
 """
 
 import os
 import secrets
+import time
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import Field
 
-from manyhands.cluster import raise_told, running, spark
+from manyhands.catalog import LEARNERS, load
+from manyhands.engines.spark import SparkSettings, raise_error_from, running, spark
 from manyhands.errors import InputError, UsageError
-from manyhands.kernel import Ints
 from manyhands.machine import LEAST_BYTES
-from manyhands.models.learner import Arrays, Feed, Learner, Loss, Piece
+from manyhands.models.learner import Learner, Loss, arrays_of
+from manyhands.models.model import Arrays
 from manyhands.records import Progress, Traffic
-from manyhands.spread.job import Job, Outcome
-from manyhands.spread.merging import packed, put, slices
+from manyhands.spread.chunks import Part, Slice, pack, put, rows_of, slices
+from manyhands.spread.merge import Merge
 from manyhands.spread.partition import NO_CHUNK, SCHEMA, TOLD, Round, merge, parts_in, train_share
-from manyhands.spread.running import Watch, learn
+from manyhands.spread.spread import Spread
 from manyhands.storage.files import STDIN
-from manyhands.text.lesson import Lesson
-from manyhands.train.exchange import Alone, Course, Learn
-from manyhands.train.state import State
+from manyhands.text.labelled_rows import LabelledRows
+from manyhands.training.exchange import Alone
+from manyhands.training.job import Call, Job, Outcome
+from manyhands.training.learn import Training, Watch, begin
+from manyhands.training.schedule import Schedule
+from manyhands.training.state import Plan, Validate
 
+EPOCH_ROUNDS, LEAST_ROUND = 10, 1 << 10  # of models that learn in place; rows or words of a partition
 CONF = ("spark.driver.maxResultSize=0",)  # what comes back is one model, however large
 
 
-def run(
-    job: Job, lesson: Lesson, valid: Lesson | None, progress: Progress, watch: Watch | None = None
-) -> Outcome:
-    """The driver's part; who has no session yet is given one."""
-    call = _call(job)
-    spread = job.spread
-    progress.stage("starting Spark", None, "tasks")
-    with spark(spread.master, (*CONF, *spread.spark_conf), "manyhands train") as session:
-        partitions = spread.partitions or min(session.sparkContext.defaultParallelism, len(lesson))
-        settled = {"partitions": partitions, "rounds": spread.rounds or job.settings.epochs}
-        # The identity of the run needs what was settled; and a checkpoint is kept after every round.
-        job = replace(
-            job,
-            spread=spread.model_copy(update=settled),
-            frame=job.frame.model_copy(update={"checkpoint_seconds": 0.0}),
-        )
-        return learn(job, lesson, valid, Averaging(session, job, call, lesson, progress), progress, watch)
+class AverageSettings(SparkSettings):
+    partitions: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=100_000,
+            description="Partitions that train independently; by default one for each Spark core.",
+        ),
+    ] = None
+    rounds: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=100_000,
+            description="How often weights are averaged; 1 is once at the end. By default every epoch, "
+            "or up to ten times in it for models that learn in place.",
+        ),
+    ] = None
 
 
-def _call(job: Job) -> dict[str, Any]:
+class Average(Spread):
+    Settings = AverageSettings
+    summary = "parameter averaging (local SGD) on Spark"
+    turn = "round"
+    decides = frozenset({"partitions", "rounds"})
+
+    def check(self, job: Job) -> None:
+        if job.call is None or STDIN in job.call.data:
+            raise UsageError("executors cannot share standard input; give a file")
+
+    def run(
+        self,
+        job: Job,
+        examples: LabelledRows,
+        valid: LabelledRows | None,
+        progress: Progress,
+        watch: Watch | None = None,
+    ) -> Outcome:
+        """The driver's part; who has no session yet is given one."""
+        settings = job.spread_settings
+        if not isinstance(settings, AverageSettings):
+            raise TypeError("the job is for another spread")
+        progress.stage("starting Spark", None, "tasks")
+        with spark(settings.master, (*CONF, *settings.spark_conf), "manyhands train") as session:
+            partitions = settings.partitions or min(session.sparkContext.defaultParallelism, len(examples))
+            rounds = settings.rounds or default_rounds(job, examples, partitions)
+            # The identity of the run needs what was settled; and a checkpoint is kept after every round.
+            settings = settings.model_copy(update={"partitions": partitions, "rounds": rounds})
+            each_round = job.training.model_copy(update={"checkpoint_seconds": 0.0})
+            job = replace(job, spread_settings=settings, training=each_round)
+            if len(examples) < partitions:
+                raise InputError(
+                    f"{len(examples)} rows are too few for {partitions} partitions; lower --partitions"
+                )
+            exchange = Alone()
+            exchange.workers = partitions
+            training = begin(job, examples, valid, exchange, progress, watch)
+            first = Round(
+                run=secrets.token_hex(8),
+                call=_for_executors(job),
+                data=training.examples.fingerprint,
+                memory_bytes=max(job.resources.memory_bytes // _tasks_at_once(session), LEAST_BYTES),
+                partitions=partitions,
+                rounds=rounds,
+                number=training.state.epoch,
+            )
+            driver = Driver(session, training, first, progress)
+            validate = training.validation(valid)
+            return training.run(lambda: driver.run(validate))
+
+
+def _for_executors(job: Job) -> Call:
     """What executors need to open the same rows and to begin the same learner."""
-    if job.call is None:
-        raise UsageError("--spread average needs files, which its executors can open")
-    if STDIN in job.call["data"]:
-        raise UsageError("executors cannot share standard input; give a file")
-    previous = job.call["continue_from"]
-    settings = {**job.settings.model_dump(mode="json"), **job.frame.model_dump(mode="json")}
-    settings.pop("vectors", None)  # the weights that are broadcast hold them already
-    return {
-        **job.call,
-        "data": [_absolute(name) for name in job.call["data"]],
-        "continue_from": previous and _absolute(previous),
-        "settings": {name: value for name, value in settings.items() if value is not None},
-    }
+    call = job.call
+    if call is None:
+        raise TypeError("nobody else could open the rows of this job")
+    settings = {**job.settings.model_dump(mode="json"), **job.training.model_dump(mode="json")}
+    settings.pop("pretrained_vectors", None)  # the weights that are broadcast hold them already
+    settings |= job.reading.model_dump(mode="json", exclude_unset=True)
+    return Call(
+        data=tuple(_absolute(name) for name in call.data),
+        out=call.out,
+        model=call.model,
+        spread="single",
+        settings={name: value for name, value in settings.items() if value is not None},
+        continue_from=call.continue_from and _absolute(call.continue_from),
+    )
 
 
 def _absolute(name: str) -> str:
     return name if "://" in name else os.path.abspath(name)  # noqa: PTH100 - a pattern is no Path
 
 
-class RoundFeed:
-    """The driver has no rows, only turns: a round is one block, as long as Spark found it to be."""
+class Driver:
+    """Goes through the rounds: in each, Spark trains the partitions and averages what they have learnt."""
 
-    def __init__(self, unit: str, examples: int) -> None:
-        self.unit, self.examples = unit, examples
+    def __init__(self, session: Any, training: Training, first: Round, progress: Progress) -> None:
+        self._session, self._training, self._next = session, training, first
+        self._progress, self._bytes = progress, 0
+        self._merges: dict[str, Merge] = {}
+        labelled, corpus = training.objective.labelled, training.examples.corpus
+        self._unit = "rows" if labelled else "words"
+        examples = (len(corpus) if labelled else corpus.tokens) * training.job.settings.epochs
+        self._examples = max(examples // first.rounds, 1)  # in a round, as far as it is known
 
-    def __len__(self) -> int:
-        return 1
+    def run(self, validate: Validate | None) -> Traffic:
+        """The loop over rounds: what an epoch is to one process, a round is here."""
+        training, state = self._training, self._training.state
+        job, exchange = training.job, training.exchange
+        plan = Plan(
+            epochs=self._next.rounds,
+            schedule=Schedule(0.0, 1),  # partitions have their own
+            seed=job.settings.seed,
+            threads=1,
+            patience=rounds_of_patience(job, self._next.rounds),
+            judged_by=training.objective.judged_by(training.examples),
+        )
+        self._begin_merging()
+        while not state.done(plan):
+            if not state.round:  # otherwise it was stopped after the round, while that was being validated
+                self._progress.stage(f"round {state.epoch + 1} of {plan.epochs}", self._examples, self._unit)
+                began, state.whole = time.monotonic(), False
+                state.add(self._round(), self._unit)
+                state.seen += self._examples
+                state.round += 1
+                state.whole = True
+                state.seconds += time.monotonic() - began
+                self._progress.advance(self._examples, f"loss {state.loss.mean:.4f}")
+                training.keep(state)
+            state.end_epoch(training.learner, plan, validate() if validate else {}, exchange.lap())
+            training.keep(state)
+        return Traffic(self._bytes)
 
-    def rows(self, block: int) -> int:
-        return self.examples
+    def _round(self) -> Loss:
+        arrays, clock = arrays_of(self._training.learner), self._training.exchange.clock
+        self._next = replace(self._next, number=self._training.state.epoch)
+        with clock.on("learn"):
+            table = self._job(arrays)
+        with clock.on("update"):
+            is_fact = pc.equal(table["chunk"], NO_CHUNK)
+            facts = sorted(parts_in(table.filter(is_fact).to_batches()), key=lambda part: part.partition)
+            for part in facts:
+                if part.kind == TOLD:
+                    raise_error_from(part.values.decode())
+            chunks = (part for part in parts_in(table.to_batches()) if part.chunk != NO_CHUNK)
+            self._take_over(chunks, arrays)
+        total, counted, sent = np.sum([np.frombuffer(part.values) for part in facts], axis=0).tolist()
+        self._bytes += int(sent)
+        self._examples = int(sum(part.weight for part in facts))
+        if not self._examples:
+            raise UsageError(f"--rounds {self._next.rounds} is more than there are blocks of rows; lower it")
+        return Loss(total, counted)
 
-    def piece(self, piece: Piece, epoch: int) -> None:
-        return None
+    def _job(self, arrays: Arrays) -> pa.Table:
+        """A round of Spark's: the weights go out, partitions learn, and the means of all come back."""
+        this, context = self._next, self._session.sparkContext
+        weights = context.broadcast(pack(arrays))
+        merges = min(len(slices(arrays, this.partitions)), context.defaultParallelism)
+
+        def train(batches: Any) -> Any:
+            return train_share(this, weights, batches)
+
+        learnt = self._session.range(0, this.partitions, 1, this.partitions).mapInArrow(train, SCHEMA)
+        # To whoever merges a chunk, its parts come one after the other.
+        chunks = learnt.repartition(merges, "chunk").sortWithinPartitions("chunk").mapInArrow(merge, SCHEMA)
+        shown = _TasksDone(self._progress, self._examples)
+        try:
+            table: pa.Table = running(self._session, shown, f"round {this.number + 1}", chunks.toArrow)
+        finally:
+            weights.destroy()
+        self._bytes += sum(array.nbytes for array in arrays.values()) + table.nbytes
+        return table
+
+    def _begin_merging(self) -> None:
+        """Models that learn in place get all that partitions learnt, little by little: see ``Merge``."""
+        learner, state = self._training.learner, self._training.state
+        if learner.shares_batches or self._next.partitions == 1:
+            return
+        for name, part in learner.state().items():
+            self._merges[name] = Merge(part, self._next.partitions, state.owed.get(name))
+            state.owed[name] = self._merges[name].owed
+
+    def _take_over(self, parts: Iterable[Part], arrays: Arrays) -> None:
+        """Chunk by chunk; arrays that are merged wait until all their chunks are there."""
+        places = slices(arrays, self._next.partitions)
+        means = {name: rows_of(arrays, Slice(name, 0, len(arrays[name]))).copy() for name in self._merges}
+        movers = {name: np.zeros(len(arrays[name]), np.float32) for name in self._merges}
+        for part in parts:
+            where = places[part.chunk]
+            if where.name in self._merges:
+                rows = where.first + part.moved()
+                means[where.name][rows] = part.numbers()
+                movers[where.name][rows] = np.frombuffer(part.movers, np.int32)
+            else:
+                put(part, where, arrays)
+        for name, merging in self._merges.items():
+            merging.agree_on_means(movers[name], means[name])
+
+
+def default_rounds(job: Job, examples: LabelledRows, partitions: int) -> int:
+    """Every epoch; models that learn in place drift apart in that time, so several times in each."""
+    kind: type[Learner] = load(LEARNERS, "model", job.model)
+    if kind.shares_batches or partitions == 1:
+        return job.settings.epochs
+    share = (len(examples) if kind.learns == "labels" else examples.corpus.tokens) // partitions
+    return int(job.settings.epochs * min(max(share // LEAST_ROUND, 1), EPOCH_ROUNDS))
+
+
+def rounds_of_patience(job: Job, rounds: int) -> int:
+    """Patience is counted in epochs, however many rounds they take."""
+    return -(-job.training.early_stopping * rounds // job.settings.epochs)
 
 
 class _TasksDone:
@@ -100,105 +266,6 @@ class _TasksDone:
 
     def advance(self, done: int, note: str = "") -> None:
         self._progress.advance(self._rows * done // (self._tasks or 1), note)
-
-
-class Averaging(Alone):
-    """The exchange of the driver, which learns nothing itself."""
-
-    def __init__(
-        self, session: Any, job: Job, call: dict[str, Any], lesson: Lesson, progress: Progress
-    ) -> None:
-        super().__init__()
-        self._session, self._progress, self._lesson = session, progress, lesson
-        self.workers, self.share = job.spread.partitions or 1, np.zeros(0, np.int64)
-        self._momentum = job.spread.outer_momentum
-        self._next = Round(
-            run=secrets.token_hex(8),
-            call=call,
-            data="",
-            memory_bytes=max(job.resources.memory_bytes // _tasks_at_once(session), LEAST_BYTES),
-            partitions=self.workers,
-            rounds=job.spread.rounds or 1,
-            number=0,
-        )
-        self._velocity: Arrays = {}
-        self._bytes = 0
-
-    def meet(self, identity: dict[str, Any], rows: int) -> None:
-        if rows < self.workers:
-            raise InputError(f"{rows} rows are too few for {self.workers} partitions; lower --partitions")
-        self._next = replace(self._next, data=identity["data"])
-
-    def course(self, feed: Feed, epochs: int) -> Course:
-        examples = len(self._lesson) if feed.unit == "rows" else self._lesson.corpus.tokens
-        self._feed = RoundFeed(feed.unit, max(examples * epochs // self._next.rounds, 1))
-        return Course(self._feed, self._next.rounds, "round")
-
-    def start(self, learner: Learner, state: State) -> None:
-        self._next = replace(self._next, number=state.epoch + state.round)
-        if self._momentum and not state.velocity:
-            arrays, known = learner.weights(), learner.model().arrays()
-            # Not of what an optimizer remembers: its squares must not swing below nothing.
-            state.velocity = {name: np.zeros_like(arrays[name]) for name in arrays if name in known}
-        self._velocity = state.velocity
-
-    def pieces(self, learner: Learner, feed: Feed, blocks: Ints) -> list[Piece]:
-        return [Piece(0, 0, 0)]
-
-    def round(self, learner: Learner, rows: list[Any], learn: Learn) -> Loss:
-        arrays = learner.weights()
-        with self.clock.on("learn"):
-            table = self._job(arrays)
-        with self.clock.on("update"):
-            is_fact = pc.equal(table["chunk"], NO_CHUNK)
-            facts = sorted(parts_in(table.filter(is_fact).to_batches()), key=lambda part: part.partition)
-            for part in facts:
-                if part.kind == TOLD:
-                    raise_told(part.values.decode())
-            before = {name: arrays[name].copy() for name in self._velocity}
-            places = slices(arrays, self.workers)
-            for part in parts_in(table.to_batches()):
-                if part.chunk != NO_CHUNK:
-                    put(part, places[part.chunk], arrays)
-            self._push_on(before, arrays)
-        total, counted, sent = np.sum([np.frombuffer(part.values) for part in facts], axis=0).tolist()
-        self._bytes += int(sent)
-        self._feed.examples = int(sum(part.weight for part in facts))
-        if not self._feed.examples:
-            raise UsageError(f"--rounds {self._next.rounds} is more than there are blocks of rows; lower it")
-        self._next = replace(self._next, number=self._next.number + 1)
-        return Loss(total, counted)
-
-    def _job(self, arrays: Arrays) -> pa.Table:
-        """A round of Spark's: the weights go out, partitions learn, and the means of all come back."""
-        this, context = self._next, self._session.sparkContext
-        weights = context.broadcast(packed(arrays))
-        merges = min(len(slices(arrays, self.workers)), context.defaultParallelism)
-
-        def train(batches: Any) -> Any:
-            return train_share(this, weights, batches)
-
-        learnt = self._session.range(0, this.partitions, 1, this.partitions).mapInArrow(train, SCHEMA)
-        # To whoever merges a chunk, its parts come one after the other.
-        chunks = learnt.repartition(merges, "chunk").sortWithinPartitions("chunk").mapInArrow(merge, SCHEMA)
-        shown = _TasksDone(self._progress, self._feed.examples)
-        try:
-            table: pa.Table = running(self._session, shown, f"round {this.number + 1}", chunks.toArrow)
-        finally:
-            weights.destroy()
-        self._bytes += sum(array.nbytes for array in arrays.values()) + table.nbytes
-        return table
-
-    def _push_on(self, before: Arrays, arrays: Arrays) -> None:
-        """Nesterov's momentum over the moves of the mean."""
-        kept = np.float32(self._momentum)
-        for name, speed in self._velocity.items():
-            move = arrays[name] - before[name]
-            speed[...] = kept * speed + move
-            arrays[name][...] = before[name] + move + kept * speed
-
-    def finish(self) -> Traffic:
-        return Traffic(self._bytes)
 
 
 def _tasks_at_once(session: Any) -> int:

@@ -2,11 +2,13 @@
 
 import re
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands.errors import UsageError
+from manyhands.models.learner import Piece
 
 Shares = npt.NDArray[np.float64]
 
@@ -15,7 +17,7 @@ LEAST_SHARE = 1e-3  # however slow a worker was: it may have had one bad moment
 
 @dataclass(frozen=True)
 class Policy:
-    """When shares are measured anew: every so many epochs or steps, once, or never."""
+    """How often speeds are measured and shares rebalanced: every so many epochs or steps, once, or never."""
 
     epochs: int = 0
     steps: int = 0
@@ -81,3 +83,25 @@ def cut(rows: int, shares: Shares) -> list[int]:
             counts[counts.argmax()] -= 1
             counts[worker] = 1
     return [0, *np.cumsum(counts).tolist()]
+
+
+def cut_evenly(pieces: list[Piece], count: int) -> list[list[Piece]]:
+    """The same rows in so many parts, one after the other; pieces are cut only where they are too few.
+
+    >>> cut_evenly([Piece(7, 0, 10), Piece(3, 0, 10)], 3)
+    [[Piece(block=7, first=0, last=6)], [Piece(block=7, first=6, last=10), Piece(block=3, first=0, last=3)], \
+[Piece(block=3, first=3, last=10)]]
+    >>> cut_evenly([Piece(7, 0, 10), Piece(3, 0, 10)], 2)
+    [[Piece(block=7, first=0, last=10)], [Piece(block=3, first=0, last=10)]]
+    """
+    if len(pieces) >= count:
+        return [pieces[len(pieces) * n // count : len(pieces) * (n + 1) // count] for n in range(count)]
+    starts = [0, *accumulate(piece.last - piece.first for piece in pieces)]
+    bounds = [starts[-1] * n // count for n in range(count + 1)]
+    parts: list[list[Piece]] = [[] for _ in range(count)]
+    for piece, start, end in zip(pieces, starts, starts[1:], strict=False):
+        for part, low, high in zip(parts, bounds, bounds[1:], strict=False):
+            first, last = max(low, start), min(high, end)
+            if first < last:
+                part.append(Piece(piece.block, piece.first + first - start, piece.first + last - start))
+    return parts

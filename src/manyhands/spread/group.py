@@ -17,30 +17,17 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from manyhands.engines.torchrun import WHO, local_address, open_store, rank
 from manyhands.errors import ManyhandsError, UsageError, missing_extra
-from manyhands.spread.store import local_address, open_store
 
 READY_SECONDS = 3600.0  # for reading the rows, which may take one worker longer than another
 BEAT_SECONDS = 1.0
 NAME_SECONDS = 10.0
 ASK_ADDRESS = 0x8915  # the number of Linux for an interface's address
-WHO = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 class LostWorkerError(ManyhandsError):
     """Some worker does not answer; whoever started the crew may start it again."""
-
-
-def inside() -> bool:
-    """Whether torchrun, or something like it, started this process."""
-    return all(name in os.environ for name in WHO)
-
-
-def rank() -> int:
-    try:
-        return int(os.environ["RANK"])
-    except ValueError:
-        raise UsageError(f"RANK is '{os.environ['RANK']}', which is no number") from None
 
 
 class Group:
@@ -142,6 +129,17 @@ class Group:
         numbers[...] = message[:-1].numpy().reshape(numbers.shape)
         return bool(message[-1] > 0)
 
+    def add_up(self, numbers: npt.NDArray[Any]) -> None:
+        """Add up over the crew, in place and in the numbers' own type."""
+        message = self._torch.from_numpy(numbers)
+        self._timed(lambda: self._dist.all_reduce(message), message)
+
+    def add_halves(self, numbers: npt.NDArray[np.float32]) -> None:
+        """The same, but only half of the bits travel: for moves, of which a little may be rounded away."""
+        message = self._torch.from_numpy(numbers).to(self._torch.bfloat16)
+        self._timed(lambda: self._dist.all_reduce(message), message)
+        numbers[...] = message.float().numpy()
+
     def gather(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """What each worker has, a row each."""
         mine = self._torch.from_numpy(np.ascontiguousarray(numbers))
@@ -183,7 +181,7 @@ class Group:
         asking.start()
         asking.join(NAME_SECONDS)
         if not found:
-            return LostWorkerError(f"worker 0, or the way to its machine, is gone ({reason})")
+            return LostWorkerError(f"lost contact with worker 0 or its machine ({reason})")
         return LostWorkerError(f"{found[0]} ({reason})")
 
     def _last(self) -> str:

@@ -12,23 +12,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from manyhands.catalog import MODELS, load
-from manyhands.cluster import told
+from manyhands.bundle.bundle import load_bundle
+from manyhands.catalog import LEARNERS, load
+from manyhands.engines.spark import error_as_text
 from manyhands.errors import InputError, ManyhandsError
-from manyhands.kernel import Ints
-from manyhands.models.learner import Feed, Learner, Loss
-from manyhands.models.saving import load_bundle
+from manyhands.kernels.compile import Ints
+from manyhands.models.learner import Feed, Learner, Loss, Piece, arrays_of
 from manyhands.records import Resources, Silent
-from manyhands.spread.job import job_for
-from manyhands.spread.material import material_of
-from manyhands.spread.merging import Part, mean_of, parts_of, unpacked
-from manyhands.spread.running import schedule_of
-from manyhands.spread.task import task_of
-from manyhands.train.exchange import Alone, Learn
-from manyhands.train.fit import fit, state_at
-from manyhands.train.state import NOTHING, Plan
+from manyhands.spread.chunks import Part, mean_of, parts_of, unpack
+from manyhands.training.exchange import Alone, total_loss
+from manyhands.training.job import Call, Job, job_for
+from manyhands.training.learn import schedule_of
+from manyhands.training.loop import block_order, block_seed
+from manyhands.training.objective import objective_of
+from manyhands.training.splits import open_splits
 
-SCHEMA = "chunk int, partition int, weight double, kind string, rows binary, values binary"
+SCHEMA = "chunk int, partition int, weight double, kind string, rows binary, values binary, movers binary"
 COLUMNS = pa.schema(
     [
         ("chunk", pa.int32()),
@@ -37,6 +36,7 @@ COLUMNS = pa.schema(
         ("kind", pa.string()),
         ("rows", pa.binary()),
         ("values", pa.binary()),
+        ("movers", pa.binary()),
     ]
 )
 NO_CHUNK = -1  # of what is no part of the weights, but tells how a task went:
@@ -51,8 +51,8 @@ class Round:
     """What every task of a round is told: plain values only."""
 
     run: str
-    call: dict[str, Any]
-    data: str  # the fingerprint of the lesson
+    call: Call
+    data: str  # the fingerprint of the rows
     memory_bytes: int  # for one task
     partitions: int
     rounds: int
@@ -75,10 +75,10 @@ def train_share(this: Round, weights: Any, batches: Iterator[pa.RecordBatch]) ->
     for batch in batches:
         for partition in batch.column(0).to_pylist():
             try:
-                for part in _learnt(_opened(this), this, weights.value, partition):
+                for part in _learn(_opened(this), this, weights.value, partition):
                     yield _batch(part)
             except ManyhandsError as error:  # raised, Spark would try it again
-                yield _batch(Part(NO_CHUNK, partition, 0.0, TOLD, b"", told(error).encode()))
+                yield _batch(Part(NO_CHUNK, partition, 0.0, TOLD, b"", error_as_text(error).encode()))
 
 
 def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -102,36 +102,34 @@ def _batch(part: Part) -> pa.RecordBatch:
 
 
 class Opened:
-    """The lesson of a run and its learner, and the feeds of the partitions that came here last."""
+    """The rows of a run and its learner, and the feeds of the partitions that came here last."""
 
     def __init__(self, this: Round) -> None:
         self.run, call = this.run, this.call
         self._resources = Resources(1, this.memory_bytes)
         try:
-            previous = load_bundle(call["continue_from"]) if call["continue_from"] else None
-            self.job = job_for(call["model"], call["settings"], self._resources, previous=previous)
-            material = material_of(call["data"], call["reading"], self.job, previous, Silent())
+            previous = load_bundle(call.continue_from) if call.continue_from else None
+            self.job = job_for(call.model, call.settings, self._resources, previous=previous)
+            splits = open_splits(call.data, self.job, Silent())
         except InputError as error:
             raise InputError(
                 f"{error}; executors need the files under the same name: in a folder that all machines "
                 "share, or at an address such as s3://"
             ) from None
-        self._lesson = task_of(call["model"]).ready(self.job, material.train)
-        if self._lesson.fingerprint != this.data:
+        self._examples = objective_of(call.model).ready(self.job, splits.train)
+        if self._examples.fingerprint != this.data:
             raise InputError(
-                f"{call['data'][0]} holds other rows here than on the driver; copy it to all machines"
+                f"{call.data[0]} holds other rows here than on the driver; copy it to all machines"
             )
-        kind: type[Learner] = load(MODELS, "model", call["model"])
-        nothing = np.zeros(0, np.int64)
-        self.learner, _ = kind.begin(
-            self.job.settings, self._lesson, self.job.previous, self._resources, Silent(), nothing
-        )
+        kind: type[Learner] = load(LEARNERS, "model", call.model)
+        known = previous.model if previous else None
+        self.learner = kind.begin(self.job.settings, self._examples, known, self._resources, Silent())
         self._feeds: OrderedDict[int, Feed] = OrderedDict()
 
     def feed(self, partition: int, partitions: int) -> Feed:
         if partition not in self._feeds:
             seed = self.job.settings.seed
-            mine = self._lesson.take(share_of(len(self._lesson), partitions, seed, partition))
+            mine = self._examples.take(share_of(len(self._examples), partitions, seed, partition))
             some = Resources(1, self._resources.memory_bytes // KEPT_FEEDS)
             self._feeds[partition] = self.learner.feed(mine, seed_of(seed, partition), some, Silent())
             if len(self._feeds) > KEPT_FEEDS:
@@ -151,46 +149,37 @@ def _opened(this: Round) -> Opened:
     return _last[0]
 
 
-class _Adding(Alone):
-    """Adds up the loss over all epochs of a round."""
-
-    loss = NOTHING
-
-    def round(self, learner: Learner, rows: list[Any], learn: Learn) -> Loss:
-        loss = super().round(learner, rows, learn)
-        self.loss = Loss(self.loss.total + loss.total, self.loss.rows + loss.rows)
-        return loss
-
-
-def _learnt(opened: Opened, this: Round, weights: bytes, partition: int) -> Iterator[Part]:
+def _learn(opened: Opened, this: Round, weights: bytes, partition: int) -> Iterator[Part]:
     """Go on from the broadcast weights, from where the partition's schedule stands, up to the round's end."""
     job, learner, feed = opened.job, opened.learner, opened.feed(partition, this.partitions)
-    arrays = learner.weights()
-    before = unpacked(weights, arrays)
+    arrays = arrays_of(learner)
+    before = unpack(weights, arrays)
     for name, array in arrays.items():
         array[...] = before[name]
-    epochs = job.settings.epochs
-    plan = Plan(
-        epochs=epochs,
-        schedule=schedule_of(job, feed, epochs),
-        seed=seed_of(job.settings.seed, partition),
-        threads=1,
-        patience=epochs,
-        round_blocks=1,  # so that a round of Spark's can end behind any block
-    )
-    first, last = (number * epochs * len(feed) // this.rounds for number in (this.number, this.number + 1))
-    exchange, examples = _Adding(), 0
-    if first < last:
-        state = state_at(learner, feed, plan, first)
-        examples = -state.seen
-        fit(
-            learner, feed, plan, exchange, state, validate=None, keep=lambda state: None,
-            progress=Silent(), until=last,
-        )  # fmt: skip
-        examples += state.seen
+    # A round may end behind any block of any epoch.
+    blocks = job.settings.epochs * len(feed)
+    first, last = (number * blocks // this.rounds for number in (this.number, this.number + 1))
+    loss, examples = learn_blocks(job, learner, feed, seed_of(job.settings.seed, partition), first, last)
     sent = 0
     for part in parts_of(before, arrays, partition, this.partitions, float(examples)):
         sent += len(part.values) + len(part.rows)
         yield part
-    facts = np.array([*exchange.loss, sent], np.float64).tobytes()
+    facts = np.array([*loss, sent], np.float64).tobytes()
     yield Part(NO_CHUNK, partition, float(examples), FACTS, b"", facts)
+
+
+def learn_blocks(
+    job: Job, learner: Learner, feed: Feed, seed: int, first: int, last: int
+) -> tuple[Loss, int]:
+    """Learn some blocks, counted over all epochs from the very beginning; gives loss and examples."""
+    schedule, alone, losses = schedule_of(job, feed), Alone(), []
+    seen, examples = first // len(feed) * sum(feed.rows(block) for block in range(len(feed))), 0
+    for epoch in range(first // len(feed), -(-last // len(feed))):
+        for place, block in enumerate(block_order(seed, epoch, len(feed)).tolist()):
+            number, rows = epoch * len(feed) + place, feed.rows(block)
+            if first <= number < last:
+                piece = feed.piece(Piece(block, 0, rows), epoch)
+                losses.append(learner.learn(piece, schedule.at(seen), block_seed(seed, epoch, block), alone))
+                examples += rows
+            seen += rows
+    return total_loss(losses), examples

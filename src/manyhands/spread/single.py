@@ -1,13 +1,22 @@
-"""``single``: one process, whose threads learn side by side in the same memory, without locks."""
+"""``single``: one process, whose threads learn side by side in the same memory, without locks (Hogwild)."""
 
 from manyhands.records import Progress
-from manyhands.spread.job import Job, Outcome
-from manyhands.spread.running import Watch, learn
-from manyhands.text.lesson import Lesson
-from manyhands.train.exchange import Alone
+from manyhands.spread.spread import Spread
+from manyhands.text.labelled_rows import LabelledRows
+from manyhands.training.exchange import Alone
+from manyhands.training.job import Job, Outcome
+from manyhands.training.learn import Watch, learn
 
 
-def run(
-    job: Job, lesson: Lesson, valid: Lesson | None, progress: Progress, watch: Watch | None = None
-) -> Outcome:
-    return learn(job, lesson, valid, Alone(), progress, watch)
+class Single(Spread):
+    summary = "threads of this process"
+
+    def run(
+        self,
+        job: Job,
+        examples: LabelledRows,
+        valid: LabelledRows | None,
+        progress: Progress,
+        watch: Watch | None = None,
+    ) -> Outcome:
+        return learn(job, examples, valid, Alone(), progress, watch)

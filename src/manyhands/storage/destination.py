@@ -34,6 +34,18 @@ class Kind:
     check: Callable[[Path], object]  # raises InputError if the folder does not hold a whole one
 
 
+MARKERS = {"dataset": "manifest.json", "bundle": "SHA256SUMS"}
+
+
+def not_found(path: Path, wanted: str, by: str) -> InputError:
+    """The error for a place that should hold a dataset or a bundle, which the command ``by`` makes."""
+    found = [kind for kind, marker in MARKERS.items() if kind != wanted and (path / marker).is_file()]
+    if found or path.is_file():
+        return InputError(f"{path} is a {[*found, 'file'][0]}, not a {wanted} (a folder that {by} writes)")
+    what = f"is not a complete {wanted}" if path.is_dir() else "does not exist"
+    return InputError(f"{path} {what}; make one with: manyhands {by} … --out {path}")
+
+
 @dataclass
 class Staged:
     """Files of a remote place that stand on its own filesystem already, and are to appear with the rest."""
@@ -51,29 +63,17 @@ def destination(out: str, overwrite: bool, kind: Kind, staged: Staged | None = N
     """
     with reading(out):
         filesystem, path = url_to_fs(out)
+    if isinstance(filesystem, LocalFileSystem):
+        place = _local(Path(path), overwrite, kind)
+    else:
+        place = _remote(filesystem, path.rstrip("/"), out, overwrite, kind, staged or Staged())
     try:
-        with _open(filesystem, path, out, overwrite, kind, staged or Staged()) as folder:
+        with place as folder:
             yield folder
             for scratch in folder.glob(".*"):
                 shutil.rmtree(scratch)
     except OSError as error:
         raise cannot_write(out, error) from None
-
-
-@contextmanager
-def _open(
-    filesystem: Any, path: str, out: str, overwrite: bool, kind: Kind, staged: Staged
-) -> Iterator[Path]:
-    if isinstance(filesystem, LocalFileSystem):
-        with _local(Path(path), overwrite, kind) as folder:
-            yield folder
-    else:
-        try:
-            with _remote(filesystem, path, out, overwrite, kind, staged) as folder:
-                yield folder
-        finally:
-            if staged.folder and filesystem.exists(staged.folder):
-                filesystem.rm(staged.folder, recursive=True)
 
 
 @contextmanager
@@ -103,12 +103,12 @@ def _refuse(final: Path, overwrite: bool, kind: Kind) -> None:
     if not final.exists() or (final.is_dir() and not any(final.iterdir())):
         return
     if not final.is_dir() or not all(kind.ours.fullmatch(path.name) for path in final.iterdir()):
-        raise UsageError(f"{final} exists already and is no {kind.name}; choose another --out")
+        raise UsageError(f"{final} exists already and is not a {kind.name}; choose another --out")
     try:
         kind.check(final)
     except InputError:
         raise UsageError(
-            f"{final} exists already and is no whole {kind.name}; choose another --out"
+            f"{final} exists already and is not a complete {kind.name}; choose another --out"
         ) from None
     if not overwrite:
         raise UsageError(f"{final} exists already; choose another --out, or pass --overwrite")
@@ -156,19 +156,22 @@ def _remove_leftovers(final: Path) -> None:
 def _remote(
     filesystem: Any, path: str, out: str, overwrite: bool, kind: Kind, staged: Staged
 ) -> Iterator[Path]:
-    path = path.rstrip("/")
     with reading(out):
         _standing(filesystem, path, out, overwrite, kind)
-    with tempfile.TemporaryDirectory(prefix="manyhands-") as folder:
-        yield Path(folder)
-        with reading(out):
-            for old in _standing(filesystem, path, out, overwrite, kind):
-                filesystem.rm_file(old)
-            for name, where in staged.files.items():
-                filesystem.cp_file(where, f"{path}/{name}")
-            names = [entry.name for entry in Path(folder).iterdir() if not entry.name.startswith(".")]
-            for name in sorted(names, key=lambda name: name == kind.marker):  # the marker last
-                filesystem.put_file(f"{folder}/{name}", f"{path}/{name}")
+    try:
+        with tempfile.TemporaryDirectory(prefix="manyhands-") as folder:
+            yield Path(folder)
+            with reading(out):
+                for old in _standing(filesystem, path, out, overwrite, kind):
+                    filesystem.rm_file(old)
+                for name, where in staged.files.items():
+                    filesystem.cp_file(where, f"{path}/{name}")
+                names = [entry.name for entry in Path(folder).iterdir() if not entry.name.startswith(".")]
+                for name in sorted(names, key=lambda name: name == kind.marker):  # the marker last
+                    filesystem.put_file(f"{folder}/{name}", f"{path}/{name}")
+    finally:
+        if staged.folder and filesystem.exists(staged.folder):
+            filesystem.rm(staged.folder, recursive=True)
 
 
 def _standing(filesystem: Any, path: str, out: str, overwrite: bool, kind: Kind) -> list[str]:

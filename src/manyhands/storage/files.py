@@ -18,7 +18,9 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from manyhands.errors import InputError, ManyhandsError, MissingPartError, UsageError, missing_extra
-from manyhands.kernel import Bytes
+from manyhands.kernels.compile import Bytes
+
+StrPath = str | os.PathLike[str]
 
 STDIN = "-"
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -158,32 +160,39 @@ def writing(out: str) -> Iterator[Any]:
         raise cannot_write(out, error) from None
 
 
-def refuse_to_replace(out: str) -> None:
-    """An error if something stands at ``out`` already."""
+def refuse_to_replace(out: str, overwrite: bool) -> None:
+    """An error if something stands at ``out`` already, unless it may be overwritten."""
     with reading(out):
         filesystem, path = url_to_fs(out)
-        if out != STDIN and filesystem.exists(path):
+        if out != STDIN and not overwrite and filesystem.exists(path):
             raise UsageError(f"{out} exists already; choose another --out, or pass --overwrite")
 
 
 @contextmanager
 def _new_file(filesystem: Any, path: str) -> Iterator[Any]:
-    """Local files are written beside their place and renamed; object stores show none but whole ones."""
-    if not isinstance(filesystem, LocalFileSystem):
+    """Object stores show none but whole files."""
+    if isinstance(filesystem, LocalFileSystem):
+        with new_path(Path(path)) as place, place.open("wb") as file:
+            yield file
+    else:
         with filesystem.transaction, filesystem.open(path, "wb") as file:
             yield file
-        return
-    target = Path(path)
+
+
+@contextmanager
+def new_path(target: Path) -> Iterator[Path]:
+    """Where to write a local file, beside its place: it is renamed to ``target`` when it is whole."""
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    os.close(descriptor)
+    place = Path(name)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-        flush(Path(name))
-        Path(name).chmod(0o644)
-        Path(name).rename(target)
+        yield place
+        flush(place)
+        place.chmod(0o644)
+        place.rename(target)
     finally:
-        Path(name).unlink(missing_ok=True)
+        place.unlink(missing_ok=True)
 
 
 def cannot_write(out: str, error: Exception) -> UsageError:
@@ -209,16 +218,18 @@ def _matching(pattern: str) -> list[InputFile]:
     with reading(pattern):
         filesystem, path = url_to_fs(pattern)
         if any(character in path for character in "*?[") and not filesystem.isfile(path):
-            paths = [p for p in sorted(filesystem.glob(path)) if filesystem.isfile(p)]
-            if not paths:
+            found = [p for p in sorted(filesystem.glob(path)) if filesystem.isfile(p)]
+            if not found:
                 raise InputError(f"no file matches {pattern}; check the path")
-            return [_input(filesystem, p) for p in paths]
-        if filesystem.isdir(path):
-            inside = [p for p in sorted(_files_below(filesystem, path)) if _visible(p, path)]
-            if not inside:
+        elif filesystem.isdir(path):
+            found = [p for p in sorted(_files_below(filesystem, path)) if _visible(p, path)]
+            if not found:
                 raise InputError(f"the folder {pattern} holds no files")
-            return [_input(filesystem, p) for p in inside]
-        return [_input(filesystem, path, name=pattern)]
+        else:
+            return [InputFile(pattern, path, filesystem, filesystem.size(path))]
+        local = isinstance(filesystem, LocalFileSystem)  # shown as seen from the current folder
+        shown = os.path.relpath if local else filesystem.unstrip_protocol
+        return [InputFile(shown(p), p, filesystem, filesystem.size(p)) for p in found]
 
 
 def _files_below(filesystem: Any, path: str) -> list[str]:
@@ -234,7 +245,7 @@ def _files_below(filesystem: Any, path: str) -> list[str]:
     for file in files:
         if not file.is_file():
             raise InputError(
-                f"{os.path.relpath(file)} is no file that can be read; remove it, or name the others"
+                f"{os.path.relpath(file)} cannot be read as a file; remove it, or name the others"
             )
     return [str(file) for file in files]
 
@@ -242,14 +253,6 @@ def _files_below(filesystem: Any, path: str) -> list[str]:
 def _visible(path: str, folder: str) -> bool:
     """False for what is hidden or a marker: ``.part``, ``_SUCCESS``."""
     return not any(part[0] in "._" for part in path.removeprefix(folder).strip("/").split("/"))
-
-
-def _input(filesystem: Any, path: str, name: str | None = None) -> InputFile:
-    """``name`` is what the user reads: local paths as seen from the current folder."""
-    if name is None:
-        local = isinstance(filesystem, LocalFileSystem)
-        name = os.path.relpath(path) if local else filesystem.unstrip_protocol(path)
-    return InputFile(name, path, filesystem, filesystem.size(path))
 
 
 def cache_folder(of: str) -> Path:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from manyhands.kernel import Bytes
+from manyhands.kernels.compile import Bytes
 from manyhands.storage.files import HEAD_BYTES, InputFile, InputStream, reading
 
 LINE_END = b"\n"

@@ -5,6 +5,7 @@ file as it lies in memory, and one that lies in pieces goes a few rows at a time
 """
 
 import json
+import math
 import mmap
 import os
 from pathlib import Path
@@ -73,7 +74,7 @@ def read_tensors(path: Path) -> tuple[Arrays, dict[str, str]]:
             raise ValueError("its facts are no texts")
         return {name: _view(memory, 8 + length, size, entry) for name, entry in head.items()}, facts
     except FileNotFoundError:
-        raise InputError(f"{path} does not exist; was it moved, or is this no bundle?") from None
+        raise InputError(f"{path} does not exist; was it moved, or is this not a bundle?") from None
     except (OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
         raise InputError(f"{path} is damaged: {str(error).splitlines()[0][:200]}") from None
 
@@ -85,9 +86,7 @@ def _view(memory: mmap.mmap, base: int, size: int, entry: Any) -> npt.NDArray[An
     whole = all(type(number) is int and number >= 0 for number in [start, end, *shape])
     if not whole or len(shape) > MOST_DIMENSIONS or not start <= end <= size - base:
         raise ValueError("an array lies outside of the file")
-    count = 1
-    for length in shape:
-        count *= length
+    count = math.prod(shape)
     if count * dtype.itemsize != end - start:
         raise ValueError("an array is not as long as its shape says")
     if (base + start) % dtype.itemsize:

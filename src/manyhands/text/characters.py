@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.kernel import Bytes, Hashes, kernel
+from manyhands.kernels.compile import Bytes, Hashes, kernel
 
 SPACE = 0  # ends a word: blanks, controls, what is not assigned
 WORD = 1  # letters and digits

@@ -11,8 +11,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.kernel import Bytes, Hashes, Ints, frozen, kernel
-from manyhands.parallel import side_by_side
+from manyhands.kernels.compile import Bytes, Hashes, Ints, kernel, read_only
+from manyhands.parallel import map_unordered
 from manyhands.text.hashing import mix
 from manyhands.text.ragged import Ragged
 from manyhands.text.words import Units, WordTable, count_words, hash_word, next_number
@@ -54,8 +54,7 @@ class Corpus:
         """Some rows as text again, a blank between words."""
         tokens, offsets = self.take(rows)
         lengths = self.words.lengths()[tokens] + 1
-        ends = np.zeros(len(tokens) + 1, np.int64)
-        np.cumsum(lengths, out=ends[1:])
+        ends = np.append(0, np.cumsum(lengths))
         out = np.empty(ends[-1], np.uint8)
         _join(tokens, self.words.data, self.words.offsets, ends, out)
         return Ragged(out, ends[offsets])
@@ -64,10 +63,10 @@ class Corpus:
     def hashes(self) -> Hashes:
         """The hash of each word."""
         if self.ready is not None:
-            return frozen(self.ready)
+            return read_only(self.ready)
         out = np.empty(len(self.words), np.uint64)
         _hash_words(self.words.data, self.words.offsets, out)
-        return frozen(out)
+        return read_only(out)
 
 
 @kernel
@@ -97,7 +96,7 @@ def hash_rows(values: npt.NDArray[np.float32]) -> Hashes:
     """A hash of each row of numbers."""
     out = np.empty(len(values), np.uint64)
     _hash_rows(np.ascontiguousarray(values).view(np.uint32), out)
-    return frozen(out)
+    return read_only(out)
 
 
 @kernel
@@ -119,7 +118,7 @@ def corpus_of(normal: Ragged) -> Corpus:
     """
     table = WordTable.for_bytes(normal.size)
     numbered = table.number(normal)
-    return held(
+    return corpus_in_memory(
         numbered.units, numbered.offsets, numbered.lengths, np.zeros(len(normal), np.uint32), table.words()
     )
 
@@ -134,15 +133,13 @@ def corpus_once(normal: Ragged) -> Corpus:
     """
     lengths = np.empty(len(normal), np.int64)
     count_words(normal.data, normal.offsets, lengths)
-    offsets = np.zeros(len(normal) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
+    offsets = np.append(0, np.cumsum(lengths))
     hashes, starts = np.empty(offsets[-1], np.uint64), np.zeros(offsets[-1] + 1, np.int64)
     letters = np.empty(normal.size, np.uint8)
     _split(normal.data, normal.offsets, hashes, letters, starts)
 
     def take(rows: Ints) -> tuple[npt.NDArray[np.integer], Ints]:
-        places = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(lengths[rows], out=places[1:])
+        places = np.append(0, np.cumsum(lengths[rows]))
         out = np.empty(places[-1], np.uint32)
         _count_on(offsets, rows, places, out)
         return out, places
@@ -173,12 +170,11 @@ def _count_on(offsets: Ints, rows: Ints, places: Ints, out: Numbers) -> None:
             out[at] = offsets[rows[k]] + at - places[k]
 
 
-def held(units: Units, offsets: Ints, lengths: Ints, bases: Numbers, words: Ragged) -> Corpus:
+def corpus_in_memory(units: Units, offsets: Ints, lengths: Ints, bases: Numbers, words: Ragged) -> Corpus:
     """A corpus in memory, its numbers in units as ``WordTable`` gives them; each row has a base to add."""
 
     def take(rows: Ints) -> tuple[npt.NDArray[np.integer], Ints]:
-        places = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(lengths[rows], out=places[1:])
+        places = np.append(0, np.cumsum(lengths[rows]))
         out = np.empty(places[-1], np.uint32)
         _decode(units, offsets, bases, rows, places, out)
         return out, places
@@ -205,7 +201,7 @@ def word_counts(corpus: Corpus, threads: int) -> Ints:
             _tally(tokens, counts)
         return counts
 
-    return np.asarray(np.sum(list(side_by_side(count, range(threads), threads)), axis=0))
+    return np.asarray(np.sum(list(map_unordered(count, range(threads), threads)), axis=0))
 
 
 @kernel

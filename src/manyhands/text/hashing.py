@@ -7,7 +7,7 @@ changing one changes every dataset. The digest is MurmurHash3 (x64, 128 bits, se
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.kernel import Bytes, Hashes, kernel
+from manyhands.kernels.compile import Bytes, Hashes, kernel
 from manyhands.text.ragged import Ragged
 
 C1 = np.uint64(0x87C37B91114253D5)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.kernel import Bytes, Hashes, Ints, kernel
+from manyhands.kernels.compile import Bytes, Hashes, Ints, kernel
 from manyhands.text.corpus import NO_WORD, Corpus
 from manyhands.text.hashing import mix
 from manyhands.text.ragged import Ragged
@@ -24,7 +24,7 @@ WORD_BEGIN, WORD_END = np.uint8(0x3C), np.uint8(0x3E)  # < and >, as in fastText
 
 
 @dataclass(frozen=True)
-class Slotting:
+class NgramHashing:
     """How texts become slots. Sizes are powers of two."""
 
     ngrams: int  # runs of up to so many words

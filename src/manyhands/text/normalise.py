@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyhands.kernel import Bytes, Hashes, Ints, kernel
+from manyhands.kernels.compile import Bytes, Hashes, Ints, kernel
 from manyhands.settings import TextSettings
 from manyhands.text.characters import (
     MARK,
@@ -49,44 +49,24 @@ class Normaliser:
     settings: TextSettings
 
     def __call__(self, text: str) -> str:
-        return self.strings(from_strings([text]))[0]
-
-    def strings(self, texts: Ragged) -> list[str]:
-        return self.ragged(texts).strings()
+        return self.ragged(from_strings([text])).strings()[0]
 
     def ragged(self, texts: Ragged) -> Ragged:
         """Normalise many texts (valid UTF-8) at once, without the GIL."""
-        if self.settings.punctuation == "keep":
-            return _as_it_is(texts)
-        table, names = characters(self.settings.lower), entities()
-        out = np.empty(2 * texts.size + 1 + SPARE, np.uint8)
+        lower, html, signs = self.settings.lower, self.settings.html, self.settings.punctuation
+        out = np.empty((1 if signs == "keep" else 2) * texts.size + 1 + SPARE, np.uint8)
         offsets = np.empty(len(texts) + 1, np.int64)
-        _normalise(
-            texts.data,
-            texts.offsets,
-            table.kinds,
-            table.lower,
-            names.names,
-            names.first,
-            names.second,
-            self.settings.html,
-            self.settings.punctuation == "drop",
-            out,
-            offsets,
-        )
+        if signs == "keep":
+            _single_blanks(texts.data, texts.offsets, out, offsets)
+        else:
+            tables = (*characters(lower), *entities())
+            _normalise(texts.data, texts.offsets, *tables, html, signs == "drop", out, offsets)
         return Ragged(out[: offsets[-1] + SPARE], offsets)
-
-
-def _as_it_is(texts: Ragged) -> Ragged:
-    """Texts that are tokens already: only the gaps between them become one blank each."""
-    out = np.empty(texts.size + 1 + SPARE, np.uint8)
-    offsets = np.empty(len(texts) + 1, np.int64)
-    _single_blanks(texts.data, texts.offsets, out, offsets)
-    return Ragged(out[: offsets[-1] + SPARE], offsets)
 
 
 @kernel
 def _single_blanks(data: Bytes, starts: Ints, out: Bytes, offsets: Ints) -> None:
+    """Texts that are tokens already: only the gaps between them become one blank each."""
     at = 0
     offsets[0] = 0
     for text in range(len(starts) - 1):

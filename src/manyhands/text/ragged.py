@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from manyhands.kernel import Bytes, Flags, Ints, frozen, kernel
+from manyhands.kernels.compile import Bytes, Flags, Ints, kernel, read_only
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Ragged:
     offsets: Ints
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "data", frozen(self.data))
-        object.__setattr__(self, "offsets", frozen(self.offsets))
+        object.__setattr__(self, "data", read_only(self.data))
+        object.__setattr__(self, "offsets", read_only(self.offsets))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -50,8 +50,7 @@ class Ragged:
 
     def take(self, rows: Ints) -> "Ragged":
         """Some of the rows, copied one after the other."""
-        offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(self.lengths()[rows], out=offsets[1:])
+        offsets = np.append(0, np.cumsum(self.lengths()[rows]))
         # numpy asks for huge pages where Arrow does not, and fresh small ones are slow to fill.
         out = np.empty(offsets[-1], np.uint8)
         _gather(self.data, self.offsets, rows, out)
@@ -81,8 +80,7 @@ def from_arrow(array: pa.Array | pa.ChunkedArray) -> Ragged:
     if not (wide or pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
         array, wide = array.cast(pa.large_string()), True
     if array.null_count:
-        array = array.cast(pa.large_binary()).fill_null(b"")
-        wide = True
+        array, wide = array.cast(pa.large_binary()).fill_null(b""), True
     if not len(array):
         return Ragged(np.empty(0, np.uint8), np.zeros(1, np.int64))
     _, offsets, data = array.buffers()
@@ -94,20 +92,17 @@ def from_arrow(array: pa.Array | pa.ChunkedArray) -> Ragged:
 
 def from_strings(texts: Sequence[str | bytes]) -> Ragged:
     encoded = [text.encode() if isinstance(text, str) else text for text in texts]
-    offsets = np.zeros(len(encoded) + 1, np.int64)
-    np.cumsum([len(text) for text in encoded], out=offsets[1:])
+    offsets = np.cumsum([0, *map(len, encoded)])
     return Ragged(np.frombuffer(b"".join(encoded), np.uint8), offsets)
 
 
-def joined(parts: Sequence[Ragged]) -> Ragged:
+def concatenate(parts: Sequence[Ragged]) -> Ragged:
     """The rows of all parts, one after the other.
 
-    >>> joined([from_strings(["a", "bc"]), from_strings(["", "d"])]).strings()
+    >>> concatenate([from_strings(["a", "bc"]), from_strings(["", "d"])]).strings()
     ['a', 'bc', '', 'd']
     """
     if len(parts) == 1:
         return parts[0]
     data = np.concatenate([part.data[part.offsets[0] : part.offsets[-1]] for part in parts])
-    offsets = np.zeros(sum(map(len, parts)) + 1, np.int64)
-    np.cumsum(np.concatenate([part.lengths() for part in parts]), out=offsets[1:])
-    return Ragged(data, offsets)
+    return Ragged(data, np.append(0, np.cumsum(np.concatenate([part.lengths() for part in parts]))))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from manyhands.kernel import Bytes, Flags, Ints, kernel
+from manyhands.kernels.compile import Bytes, Flags, Ints, kernel
 from manyhands.text.hashing import eight
 from manyhands.text.ragged import Ragged
 

@@ -1,10 +1,8 @@
 """The words of a dataset and their ids: 0 is reserved, 1 pads, 2 is unknown, words begin at 3."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -12,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from manyhands.errors import InputError
-from manyhands.kernel import Ints
+from manyhands.kernels.compile import Ints
 from manyhands.text.ragged import Ragged, from_arrow
 
 RESERVED, PAD, UNKNOWN, FIRST_WORD = 0, 1, 2, 3
@@ -70,52 +68,30 @@ class Vocabulary:
         return cls(table["word"].combine_chunks(), table["count"].to_numpy())
 
 
-def counted(words: Ragged, counts: Ints) -> Vocabulary:
-    """A vocabulary of all words that occur; one may stand several times among ``words``.
+def vocabulary_from_counts(
+    words: Ragged, counts: Ints, limit: int | None = None, min_count: int = 1
+) -> Vocabulary:
+    """A vocabulary of the words that occur so often; one may stand several times among ``words``.
 
     >>> from manyhands.text.ragged import from_strings
-    >>> vocabulary = counted(from_strings(["b", "a", "b", "never"]), np.array([2, 5, 4, 0]))
+    >>> words, counts = from_strings(["b", "a", "b", "never", "c"]), np.array([2, 5, 4, 0, 5])
+    >>> vocabulary = vocabulary_from_counts(words, counts, limit=2)
     >>> vocabulary.words.to_pylist(), vocabulary.counts.tolist()
     (['b', 'a'], [6, 5])
     """
-    occur = np.flatnonzero(counts)
-    encoded = words.arrow().cast(pa.large_string()).take(pa.array(occur)).dictionary_encode()
+    encoded = words.arrow().cast(pa.large_string()).dictionary_encode()
     distinct = encoded.dictionary
-    totals = np.bincount(np.asarray(encoded.indices), counts[occur], minlength=len(distinct)).astype(np.int64)
+    totals = np.bincount(np.asarray(encoded.indices), counts, minlength=len(distinct)).astype(np.int64)
+    if limit is not None and limit < len(totals):  # to sort all words by their letters is slow
+        min_count = max(min_count, int(np.partition(totals, -limit)[-limit]))
+    kept = np.flatnonzero(totals >= min_count)
+    distinct, totals = distinct.take(pa.array(kept)), totals[kept]
     order = np.asarray(pc.sort_indices(distinct))  # then by count, stably
-    order = order[np.argsort(-totals[order], kind="stable")]
+    order = order[np.argsort(-totals[order], kind="stable")][:limit]
     return Vocabulary(distinct.take(pa.array(order)), totals[order])
 
 
-def together(old: Vocabulary, new: Vocabulary) -> Vocabulary:
+def merge_vocabularies(old: Vocabulary, new: Vocabulary) -> Vocabulary:
     """The words of both, with the sums of their counts."""
     words = from_arrow(pa.concat_arrays([old.words, new.words]))
-    return counted(words, np.concatenate([old.counts, new.counts]))
-
-
-def most_frequent(
-    tables: Iterable[tuple[Ragged, Ints]], limit: int, min_count: int, memory_bytes: int, scratch: Path
-) -> Vocabulary:
-    """Merge word counts into a vocabulary, on disk where they do not fit in memory.
-
-    >>> from manyhands.text.ragged import from_strings
-    >>> one = (from_strings(["b", "a", "rare"]), np.array([2, 5, 1]))
-    >>> two = (from_strings(["c", "b"]), np.array([5, 1]))
-    >>> vocabulary = most_frequent([one, two], 3, 2, 1 << 30, Path("/tmp"))
-    >>> vocabulary.words.to_pylist(), vocabulary.counts.tolist()
-    (['a', 'c', 'b'], [5, 5, 3])
-    """
-    counted = [
-        pa.table({"word": words.arrow().cast(pa.large_string()), "count": pa.array(counts)})
-        for words, counts in tables
-    ]
-    config = {"memory_limit": f"{max(memory_bytes >> 20, 128)}MiB", "temp_directory": str(scratch)}
-    with duckdb.connect(config={**config}) as engine:
-        engine.register("counted", pa.concat_tables(counted))
-        table = engine.sql(
-            f"""
-            SELECT word, sum("count")::BIGINT AS total FROM counted GROUP BY word
-            HAVING total >= {int(min_count)} ORDER BY total DESC, word LIMIT {int(limit)}
-            """
-        ).to_arrow_table()
-    return Vocabulary(table["word"].combine_chunks().cast(pa.large_string()), table["total"].to_numpy())
+    return vocabulary_from_counts(words, np.concatenate([old.counts, new.counts]))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.kernel import Bytes, Hashes, Ints, kernel, prefetch
+from manyhands.kernels.compile import Bytes, Hashes, Ints, kernel, prefetch
 from manyhands.text.hashing import eight, few, mix
 from manyhands.text.ragged import Ragged
 
@@ -95,19 +95,8 @@ class WordTable:
         row = 0
         while row < len(rows):
             self._make_room(int(rows.offsets[row + 1] - rows.offsets[row]))
-            row, self._size = _number(
-                rows.data,
-                rows.offsets,
-                row,
-                self._starts,
-                self._letters,
-                self._slots,
-                self._size,
-                offsets,
-                units,
-                hashes,
-                begins,
-            )
+            table = self._starts, self._letters, self._slots, self._size
+            row, self._size = _number(rows.data, rows.offsets, row, *table, offsets, units, hashes, begins)
         return Numbered(units[: offsets[-1]], offsets, lengths)
 
     def _make_room(self, row_bytes: int) -> None:
@@ -116,9 +105,8 @@ class WordTable:
         if words >= len(self._starts):
             length = _grown(len(self._starts) - 1, words)
             self._starts = np.resize(self._starts, length + 1)
-            slots = np.full(2 * length, EMPTY)
-            _refill(self.words().data, self._starts, self._size, slots)
-            self._slots = slots
+            self._slots = np.full(2 * length, EMPTY)
+            _refill(self.words().data, self._starts, self._size, self._slots)
         letters = int(self._starts[self._size]) + row_bytes
         if letters > len(self._letters):
             self._letters = np.resize(self._letters, _grown(len(self._letters), letters))

@@ -1,18 +1,18 @@
 """Parquet and Arrow files: the columns are there already."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
-from manyhands.data.blocks import BLOCK_BYTES, LONGEST_RECORD_BYTES
-from manyhands.data.sources.source import SEPARATOR, Fields, Piece, Records
+from manyhands.data.sources.blocks import BLOCK_BYTES, LONGEST_RECORD_BYTES
+from manyhands.data.sources.source import SEPARATOR, FieldNames, Records, Source, SourcePiece
 from manyhands.errors import InputError
 from manyhands.storage.files import STDIN, InputStream, reading
 from manyhands.text.ragged import from_arrow
@@ -20,37 +20,41 @@ from manyhands.text.ragged import from_arrow
 MOST_ROWS = 65_536
 
 
-class Columns(ABC):
+class Columns(Source):
     """What both have in common; ``lines`` of the records are row numbers, from 1."""
 
-    def __init__(self, stream: InputStream, fields: Fields) -> None:
+    by_line = False
+    magic: ClassVar[bytes]
+    _file: Any
+
+    def __init__(self, stream: InputStream, fields: FieldNames) -> None:
         if stream.file.name == STDIN:
             raise InputError(
                 "Parquet and Arrow files cannot be read from standard input; save it to a file first"
             )
         self._name = stream.file.name
         with reading(self._name):
-            self._file = self._open(stream.file.open_raw())
-        schema = self._schema()
+            schema = self._open(stream.file.open_raw())
         if len(set(schema.names)) < len(schema.names):
             raise InputError(f"{self._name}: two columns have the same name")
-        self._fields = fields.found_in(schema.names, self._name)
+        self._fields = fields.resolve(schema.names, self._name)
         self._wanted = [f for f in (self._fields.text, self._fields.label, self._fields.weight) if f]
         for name in self._wanted:
             if name not in schema.names:
                 raise InputError(f"{self._name}: no column '{name}' among {', '.join(schema.names)}")
         self.rates_stars = self._fields.rates_stars
 
-    @abstractmethod
-    def _open(self, raw: Any) -> Any: ...
+    @classmethod
+    def knows(cls, head: bytes) -> bool:
+        return head.startswith(cls.magic)
 
     @abstractmethod
-    def _schema(self) -> pa.Schema: ...
+    def _open(self, raw: Any) -> pa.Schema: ...
 
     @abstractmethod
     def _batches(self) -> Iterator[pa.RecordBatch]: ...
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[SourcePiece]:
         row = 1
         with reading(self._name):
             for batch in self._batches():
@@ -88,41 +92,26 @@ class Columns(ABC):
 
 class Parquet(Columns):
     suffixes = (".parquet", ".pq")
-    by_line = False
-    labelled = True
+    magic = b"PAR1"
 
-    @classmethod
-    def knows(cls, head: bytes) -> bool:
-        return head.startswith(b"PAR1")
-
-    def _open(self, raw: Any) -> pyarrow.parquet.ParquetFile:
-        return pyarrow.parquet.ParquetFile(raw)
-
-    def _schema(self) -> pa.Schema:
+    def _open(self, raw: Any) -> pa.Schema:
+        self._file = pyarrow.parquet.ParquetFile(raw)
         return self._file.schema_arrow
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         facts = self._file.metadata
-        row_bytes = sum(facts.row_group(k).total_byte_size for k in range(facts.num_row_groups)) // max(
-            facts.num_rows, 1
-        )
+        size = sum(facts.row_group(k).total_byte_size for k in range(facts.num_row_groups))
+        row_bytes = size // max(facts.num_rows, 1)
         rows = max(16, min(MOST_ROWS, BLOCK_BYTES // max(row_bytes, 1)))
         yield from self._file.iter_batches(rows, columns=self._wanted, use_threads=False)
 
 
 class ArrowFile(Columns):
     suffixes = (".arrow", ".feather", ".ipc")
-    by_line = False
-    labelled = True
+    magic = b"ARROW1"
 
-    @classmethod
-    def knows(cls, head: bytes) -> bool:
-        return head.startswith(b"ARROW1")
-
-    def _open(self, raw: Any) -> pa.RecordBatchFileReader:
-        return pa.ipc.open_file(raw)
-
-    def _schema(self) -> pa.Schema:
+    def _open(self, raw: Any) -> pa.Schema:
+        self._file = pa.ipc.open_file(raw)
         return self._file.schema
 
     def _batches(self) -> Iterator[pa.RecordBatch]:

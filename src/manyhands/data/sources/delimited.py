@@ -10,28 +10,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from manyhands.data.blocks import Block, blocks, cut_delimited
-from manyhands.data.sources.source import TEXT_NAMES, Fields, Piece, Records
+from manyhands.data.sources.blocks import RecordBlock, blocks, cut_delimited
+from manyhands.data.sources.source import TEXT_NAMES, FieldNames, Records, Source, SourcePiece
 from manyhands.errors import InputError
-from manyhands.kernel import Bytes, Ints
+from manyhands.kernels.compile import Bytes, Ints
 from manyhands.storage.files import InputStream
 from manyhands.text.ragged import from_arrow
 
 TOO_LONG = "a quote is never closed, or the row is longer than 8 MiB"
 
 
-class Delimited:
+class Delimited(Source):
     """Rows under a header. A file without one takes column numbers as field names: 1, 2, …"""
 
-    suffixes: tuple[str, ...] = (".csv", ".tsv")
+    suffixes = (".csv", ".tsv")
     by_line = False  # a quoted field may hold line ends
-    labelled = True
 
-    def __init__(self, stream: InputStream, fields: Fields) -> None:
+    def __init__(self, stream: InputStream, fields: FieldNames) -> None:
         self._stream = stream
         self._delimiter = _delimiter(stream.head())
         self._names, self._has_header = self._header(fields)
-        fields = fields.found_in(self._names, stream.file.name)
+        fields = fields.resolve(self._names, stream.file.name)
         for name in filter(None, (fields.text, fields.label, fields.weight)):
             if name not in self._names:
                 raise InputError(f"{stream.file.name}: no column '{name}' among {', '.join(self._names)}")
@@ -42,16 +41,16 @@ class Delimited:
     def knows(cls, head: bytes) -> bool:
         return any(name in TEXT_NAMES for name in _first_row(head))
 
-    def _header(self, fields: Fields) -> tuple[list[str], bool]:
+    def _header(self, fields: FieldNames) -> tuple[list[str], bool]:
         first = _first_row(self._stream.head())
         if len(set(first)) < len(first):
             raise InputError(f"{self._stream.file.name} line 1: two columns have the same name")
-        given = [name for name in (fields.text, fields.label, fields.weight) if name]
-        if given and all(name.isdigit() for name in given) and not set(given) <= set(first):
+        asked = [name for name in (fields.text, fields.label, fields.weight) if name]
+        if asked and all(name.isdigit() for name in asked) and not set(asked) <= set(first):
             return [str(number + 1) for number in range(len(first))], False
         return first, True
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[SourcePiece]:
         header = self._has_header
         for block in blocks(self._stream, self._cut, TOO_LONG):
             yield partial(self._parse, block, header)
@@ -60,7 +59,7 @@ class Delimited:
     def _cut(self, data: Bytes, final: bool) -> tuple[Ints, Ints]:
         return cut_delimited(data, final, ord(self._delimiter))
 
-    def _parse(self, block: Block, header: bool) -> Records:
+    def _parse(self, block: RecordBlock, header: bool) -> Records:
         first = min(int(header), len(block.lines))
         rows, lines = block.rows, block.lines[first:]
         table, bad = self._columns(rows.data[rows.offsets[first] : rows.offsets[-1]])
@@ -76,13 +75,13 @@ class Delimited:
         good = np.setdiff1d(np.arange(len(lines)), list(bad))
         place = np.full(len(lines), -1)
         place[good] = np.arange(len(good))
-        taken = pa.array(place, mask=place < 0)
+        index = pa.array(place, mask=place < 0)
         return Records(
             block.file,
             lines,
-            from_arrow(texts.take(taken)),
-            labels.take(taken) if labels is not None else None,
-            weights.take(taken) if weights is not None else None,
+            from_arrow(texts.take(index)),
+            labels.take(index) if labels is not None else None,
+            weights.take(index) if weights is not None else None,
             bad,
             block.rejected,
         )
@@ -122,7 +121,7 @@ class Yelp(Delimited):
     A line end in the text is written as a backslash and an n.
     """
 
-    def _header(self, fields: Fields) -> tuple[list[str], bool]:
+    def _header(self, fields: FieldNames) -> tuple[list[str], bool]:
         count = len(_first_row(self._stream.head()))
         if count == 1:
             raise InputError(

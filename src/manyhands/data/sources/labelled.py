@@ -6,10 +6,9 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from manyhands.data.blocks import Block, blocks, cut_lines
-from manyhands.data.sources.source import SEPARATOR, Fields, Piece, Records
-from manyhands.kernel import Bytes, Ints, kernel
-from manyhands.storage.files import InputStream
+from manyhands.data.sources.blocks import RecordBlock, blocks, cut_lines
+from manyhands.data.sources.source import SEPARATOR, Records, Source, SourcePiece, map_distinct
+from manyhands.kernels.compile import Bytes, Ints, kernel
 from manyhands.text.ragged import Ragged, from_arrow
 
 PREFIX = b"__label__"
@@ -17,44 +16,31 @@ _PREFIX = np.frombuffer(PREFIX, np.uint8)
 COMMA, BLANK = 0x2C, 0x20
 
 
-class Labelled:
+class Labelled(Source):
     """A line's labels are the words at its head that begin with ``__label__``."""
 
     suffixes = (".txt",)
-    by_line = True
-    labelled = True
-    rates_stars = False
-
-    def __init__(self, stream: InputStream, fields: Fields) -> None:
-        self._stream = stream
-        self._fields = fields
 
     @classmethod
     def knows(cls, head: bytes) -> bool:
         return head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(PREFIX)
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[SourcePiece]:
         for block in blocks(self._stream, cut_lines, "the line is longer than 8 MiB"):
             yield partial(self._parse, block)
 
-    def _parse(self, block: Block) -> Records:
+    def _parse(self, block: RecordBlock) -> Records:
         rows = block.rows
         splits = np.empty(2 * len(rows) + 1, np.int64)
         _split_labels(rows.data, rows.offsets, _PREFIX, splits)
         halves = Ragged(rows.data, splits).arrow()
         heads, texts = (halves.take(np.arange(k, 2 * len(rows), 2)) for k in (0, 1))
-        labels = _label_keys(heads) if self._fields.labelled else None
+        labels = map_distinct(heads, _label_key, pa.binary()) if self._fields.labelled else None
         return Records(block.file, block.lines, from_arrow(texts), labels, lost=block.rejected)
 
 
-def _label_keys(heads: pa.Array) -> pa.Array:
-    """``__label__a __label__b`` as one key; null where there is no label."""
-    encoded = heads.dictionary_encode()
-    keys = [_label_key(head) for head in encoded.dictionary.to_pylist()]
-    return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(keys, pa.binary()))
-
-
 def _label_key(head: bytes) -> bytes | None:
+    """``__label__a __label__b`` as one key; None where there is no label."""
     names = [word.removeprefix(PREFIX) for word in head.split() if word.startswith(PREFIX)]
     return SEPARATOR.encode().join(names) if names else None
 

@@ -6,7 +6,7 @@ are words of their own. Whatever else is wrong with a line, the JSON parser will
 
 import numpy as np
 
-from manyhands.kernel import Bytes, Flags, Ints, kernel
+from manyhands.kernels.compile import Bytes, Flags, Ints, kernel
 from manyhands.text.ragged import Ragged
 
 BRACE, DOUBLE, SINGLE, BACKSLASH = 0x7B, 0x22, 0x27, 0x5C

@@ -4,15 +4,16 @@ A source cuts its file into pieces, one after the other; each piece then parses 
 any thread, into records: texts, labels and weights, with the line each came from.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from manyhands.catalog import SOURCES, load
 from manyhands.errors import InputError
-from manyhands.kernel import Ints
+from manyhands.kernels.compile import Ints
 from manyhands.records import Rejection
 from manyhands.settings import PrepareSettings
 from manyhands.storage.files import InputFile, InputStream
@@ -25,20 +26,21 @@ LABEL_NAMES = (*STAR_NAMES, "label", "labels", "score", "sentiment", "class", "c
 
 
 @dataclass(frozen=True)
-class Fields:
+class FieldNames:
     """The fields that hold text, label and weight; None where there is none."""
 
     text: str | None
     label: str | None
     weight: str | None
     labelled: bool = True
+    whole_lines: bool = False  # plain text is never cut inside a line, however long it is
 
     @property
     def rates_stars(self) -> bool:
         """Whether the label's name says that it is a rating from 1 to 5."""
         return (self.label or "").lower() in STAR_NAMES
 
-    def found_in(self, names: list[str], file: str) -> "Fields":
+    def resolve(self, names: list[str], file: str) -> "FieldNames":
         """Fill in by the names of the file what the user left open."""
         text = self.text or _first(TEXT_NAMES, names)
         label = self.label or _first(LABEL_NAMES, names)
@@ -50,7 +52,7 @@ class Fields:
                 f"{file}: no field looks like the label ({listed}); "
                 "name it with --label-field, or pass --labels none"
             )
-        return Fields(text, label if self.labelled else None, self.weight, self.labelled)
+        return replace(self, text=text, label=label if self.labelled else None)
 
 
 def _first(wanted: tuple[str, ...], names: list[str]) -> str | None:
@@ -71,35 +73,44 @@ class Records:
     lost: list[Rejection] = field(default_factory=list)  # rejected before they could become rows
 
 
-Piece = Callable[[], Records]
+def map_distinct(column: pa.Array, change: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
+    """What ``change`` makes of every value; each distinct one is changed once."""
+    encoded = column.dictionary_encode()
+    changed = [change(value) for value in encoded.dictionary.to_pylist()]
+    return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(changed, kind))
 
 
-class Source(Protocol):
+SourcePiece = Callable[[], Records]
+
+
+class Source(ABC):
     """One file of one format."""
 
     suffixes: ClassVar[tuple[str, ...]]
-    by_line: ClassVar[bool]  # a record is a line, so that a file may be cut at any line end
-    labelled: bool  # False for text without labels
-    rates_stars: bool  # the labels are ratings from 1 to 5
+    by_line: ClassVar[bool] = True  # a record is a line, so that a file may be cut at any line end
+    labelled = True  # False for text without labels
+    rates_stars = False  # the labels are ratings from 1 to 5
 
-    def __init__(self, stream: InputStream, fields: Fields) -> None: ...
+    def __init__(self, stream: InputStream, fields: FieldNames) -> None:
+        self._stream, self._fields = stream, fields
 
     @classmethod
+    @abstractmethod
     def knows(cls, head: bytes) -> bool:
         """Whether a file that begins like this is of this format."""
-        ...
 
-    def pieces(self) -> Iterator[Piece]: ...
+    @abstractmethod
+    def pieces(self) -> Iterator[SourcePiece]: ...
 
 
-def open_source(stream: InputStream, settings: PrepareSettings) -> Source:
+def open_source(stream: InputStream, settings: PrepareSettings, *, whole_lines: bool = False) -> Source:
     """The source that fits the file."""
     labelled = settings.labels != "none"
-    fields = Fields(settings.text_field, settings.label_field, settings.weight_field, labelled)
-    return kind_of_source(stream, settings)(stream, fields)
+    names = settings.text_field, settings.label_field, settings.weight_field
+    return source_class(stream, settings)(stream, FieldNames(*names, labelled, whole_lines))
 
 
-def kind_of_source(stream: InputStream, settings: PrepareSettings) -> type[Source]:
+def source_class(stream: InputStream, settings: PrepareSettings) -> type[Source]:
     """The one asked for, or the first that knows the file."""
     name = settings.format if settings.format != "auto" else _recognise(stream.file, stream.head())
     kind: type[Source] = load(SOURCES, "format", name)

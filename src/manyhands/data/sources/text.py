@@ -5,34 +5,31 @@ from functools import partial
 
 import numpy as np
 
-from manyhands.data.blocks import NEWLINE, Block, blocks
-from manyhands.data.sources.source import Fields, Piece, Records
-from manyhands.kernel import Bytes, Ints, kernel
-from manyhands.storage.files import InputStream
+from manyhands.data.sources.blocks import NEWLINE, RecordBlock, blocks, cut_lines
+from manyhands.data.sources.source import Records, Source, SourcePiece
+from manyhands.kernels.compile import Bytes, Ints, kernel
 
 # A longer line is cut into documents at a blank: text8 is one line of 100 MB, and rows of a
 # megabyte could be neither shuffled nor split.
 LONGEST_DOCUMENT_BYTES = 64 << 10
 
 
-class PlainText:
+class PlainText(Source):
     suffixes = (".txt", ".text")
-    by_line = True
     labelled = False
-    rates_stars = False
-
-    def __init__(self, stream: InputStream, fields: Fields) -> None:
-        self._stream = stream
 
     @classmethod
     def knows(cls, head: bytes) -> bool:
         return True
 
-    def pieces(self) -> Iterator[Piece]:
-        for block in blocks(self._stream, cut_documents, "no blank in 8 MiB"):
+    def pieces(self) -> Iterator[SourcePiece]:
+        cut, too_long = cut_documents, "no blank in 8 MiB"
+        if self._fields.whole_lines:
+            cut, too_long = cut_lines, "the line is longer than 8 MiB"
+        for block in blocks(self._stream, cut, too_long):
             yield partial(self._parse, block)
 
-    def _parse(self, block: Block) -> Records:
+    def _parse(self, block: RecordBlock) -> Records:
         return Records(block.file, block.lines, block.rows, lost=block.rejected)
 
 

@@ -1,0 +1,114 @@
+"""How good crews are beside one process: the same rows, settings and epochs, learnt by 2 to 16 workers.
+
+Workers are threads of one process that exchange what a crew of processes would (``spread/emulated.py``);
+with ``--real``, crews of processes are trained beside them. Scores are means over the seeds, on test rows
+that no setting was chosen by; what ``merge`` does was chosen on IMDB and TripAdvisor.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from classification_sets import SETS, write_sets
+from manyhands.bundle.bundle import load_bundle
+from manyhands.data.labelled_rows import read_rows
+from manyhands.evaluation.evaluate import judge
+from manyhands.records import Resources, Silent
+from manyhands.run.train import train
+from manyhands.settings import PrepareSettings
+from manyhands.spread.emulated import emulate
+from manyhands.spread.single import Single
+from manyhands.text.labelled_rows import LabelledRows
+from manyhands.training.job import job_for
+from measure import save
+
+MODELS = ("ngrams", "fasttext")
+MEMORY = 12 << 30
+MOST_LOST = 0.3  # points
+
+
+def read(path: Path) -> LabelledRows:
+    return read_rows([str(path)], PrepareSettings(), Resources(2, MEMORY), Silent()).examples
+
+
+class Contest:
+    """All runs of one model on one set."""
+
+    def __init__(self, files: dict[str, Path], model: str, seeds: list[int]) -> None:
+        self._files, self._model, self._seeds = files, model, seeds
+        self._train, self._test = read(files["train"]), read(files["test"])
+
+    def _accuracy(self, model: Any) -> float:
+        return 100 * judge(model, self._test.with_names(model.labels), threads=2).accuracy
+
+    def _job(self, seed: int) -> Any:
+        return job_for(self._model, {"seed": seed}, Resources(1, MEMORY))
+
+    def alone(self) -> dict[str, Any]:
+        models = [Single().run(self._job(seed), self._train, None, Silent()).model for seed in self._seeds]
+        return _summary([self._accuracy(model) for model in models])
+
+    def emulated(self, workers: int) -> dict[str, Any]:
+        outcomes = [emulate(self._job(seed), self._train, None, workers) for seed in self._seeds]
+        scores = _summary([self._accuracy(outcome.model) for outcome in outcomes])
+        return {**scores, "bytes": outcomes[0].traffic.bytes}
+
+    def real(self, workers: int, folder: Path) -> dict[str, Any]:
+        accuracies, bytes_sent = [], 0
+        for seed in self._seeds:
+            out = folder / "run"
+            crew = {"spread": "allreduce", "workers": workers, "threads": 1}
+            train(self._files["train"], out, model=self._model, seed=seed, overwrite=True, **crew)
+            bundle = load_bundle(out)
+            accuracies.append(self._accuracy(bundle.model))
+            bytes_sent = _bytes(out)
+        return {**_summary(accuracies), "bytes": bytes_sent}
+
+
+def _bytes(out: Path) -> int:
+    sent: int = json.loads((out / "record.json").read_text())["traffic"]["bytes"]
+    return sent
+
+
+def _summary(accuracies: list[float]) -> dict[str, Any]:
+    return {
+        "accuracy": round(statistics.mean(accuracies), 2),
+        "of_seeds": [round(accuracy, 2) for accuracy in accuracies],
+    }
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--data", type=Path, required=True)
+    arguments.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
+    arguments.add_argument("--models", nargs="+", default=MODELS)
+    arguments.add_argument("--workers", nargs="+", type=int, default=[2, 4])
+    arguments.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    arguments.add_argument("--real", action="store_true", help="crews of processes as well")
+    given = arguments.parse_args()
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for label, files in write_sets(given.data, folder, given.sets).items():
+            for model in given.models:
+                contest = Contest(files, model, given.seeds)
+                runs: dict[str, Any] = {"1": contest.alone()}
+                print(f"{label}, {model}, one process: {runs['1']}", flush=True)
+                for workers in given.workers:
+                    ways = {f"{workers} emulated": contest.emulated(workers)}
+                    if given.real:
+                        ways[f"{workers} real"] = contest.real(workers, folder)
+                    for way, run in ways.items():
+                        run["points"] = round(run["accuracy"] - runs["1"]["accuracy"], 2)
+                        verdict = "" if run["points"] >= -MOST_LOST else "  MISSED"
+                        print(f"{label}, {model}, {way}: {run}{verdict}", flush=True)
+                    runs |= ways
+                found[f"{label}, {model}"] = runs
+    save("crews", {"most_lost_points": MOST_LOST, "runs": found})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""``convert``: a bundle in the file formats of other tools.
+
+``safetensors`` is the whole model in one file, ``onnx`` the way from feature numbers to
+probabilities. How a text becomes feature numbers stays in manyhands:
+``manyhands.models.ngram.features.Featuriser``. The other formats are of word vectors; ``vec`` is the same as
+``word2vec``.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from manyhands.bundle.bundle import Bundle
+from manyhands.bundle.word_vectors import embedding_of
+from manyhands.errors import UsageError
+from manyhands.formats.onnx import OnnxGraph, serialize_graph
+from manyhands.formats.vector_writing import WRITERS, write_embedding
+from manyhands.models.model import ONNX, Exportable
+from manyhands.storage.files import refuse_to_replace, writing
+from manyhands.storage.tensors import send_tensors
+
+
+def convert(bundle: Bundle, to: str, out: str, *, overwrite: bool = False) -> list[str]:
+    """Write ``bundle`` to the file ``out``, in the format ``to``; returns the files written."""
+    if to not in FORMATS:
+        raise UsageError(f"there is no format '{to}' to convert to; there are: {', '.join(FORMATS)}")
+    refuse_to_replace(out, overwrite)
+    return FORMATS[to](bundle, out)
+
+
+def _to_safetensors(bundle: Bundle, out: str) -> list[str]:
+    arrays = bundle.model.arrays()
+    facts = {"format": "manyhands", "config": bundle.config.model_dump_json()}
+    with writing(out) as file:
+        send_tensors(file, arrays, facts)
+    return [out]
+
+
+def _to_onnx(bundle: Bundle, out: str) -> list[str]:
+    model: Exportable = bundle.need(ONNX, "cannot be converted to onnx")
+    config, graph = bundle.config, OnnxGraph(len(bundle.labels))
+    model.add_to(graph)
+    facts = {"labels": config.labels, "text": config.text.model_dump(), "facts": config.facts}
+    data = serialize_graph(graph, config.model, facts)
+    with writing(out) as file:
+        file.write(data)
+    return [out]
+
+
+def _to_vectors(to: str, bundle: Bundle, out: str) -> list[str]:
+    return write_embedding(embedding_of(bundle), to, out, overwrite=True)
+
+
+FORMATS: dict[str, Callable[[Bundle, str], list[str]]] = {
+    "onnx": _to_onnx,
+    "vec": partial(_to_vectors, "word2vec"),
+    "safetensors": _to_safetensors,
+    **{to: partial(_to_vectors, to) for to in WRITERS},
+}

@@ -1,0 +1,98 @@
+"""The ONNX graphs of the models: from the feature numbers of one text to the probability of each label.
+
+``ids`` are feature numbers as ``manyhands.models.ngram.features.Featuriser`` makes them: distinct ones for
+``ngrams``, repeated ones too for ``fasttext``. A feature that adds nothing is put behind the given
+ones, because runtimes differ in what the sum over no features is.
+"""
+
+import json
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.errors import UsageError, missing_extra
+
+OPSET = 17
+IR_VERSION = 8  # the first that knows this opset, so that older runtimes read the file as well
+LARGEST_BYTES = (1 << 31) - (1 << 20)  # of one protobuf message, with room for all but the numbers
+
+
+class OnnxGraph:
+    """Nodes and constants as they are put together; every method returns the name of what it makes."""
+
+    def __init__(self, labels: int) -> None:
+        self._onnx = _import_onnx()
+        self.labels = labels
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.inputs: list[Any] = []
+
+    def input(self, name: str, kind: str) -> str:
+        self.inputs.append(self._value(name, kind, "features"))
+        return name
+
+    def constant(self, name: str, array: npt.NDArray[Any]) -> str:
+        self.constants.append(self._onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
+
+    def node(self, operator: str, *given: str, to: str, **attributes: Any) -> str:
+        self.nodes.append(self._onnx.helper.make_node(operator, list(given), [to], name=to, **attributes))
+        return to
+
+    def feature_ids(self, features: int, *, numbers: int) -> str:
+        """The feature numbers, and behind them that of a row of zeros; of a model with so many numbers."""
+        if numbers * 4 > LARGEST_BYTES:
+            raise UsageError(
+                f"the model has {numbers * 4 / (1 << 30):.1f} GB of weights, and an ONNX file holds 2 GB; "
+                "convert to safetensors, or train with fewer --buckets or a higher --min-count"
+            )
+        ids = self.input("ids", "INT64")
+        neutral = self.constant("neutral", np.array([features], np.int64))
+        return self.node("Concat", ids, neutral, to="all_ids", axis=0)
+
+    def feature_table(self, name: str, array: npt.NDArray[Any]) -> str:
+        """A row for each feature, and one of zeros behind."""
+        out = np.zeros((len(array) + 1, *array.shape[1:]), np.float32)
+        out[:-1] = array
+        return self.constant(name, out)
+
+    def probabilities(self, scores: str, loss: str) -> None:
+        if loss == "softmax":
+            self.node("Softmax", scores, to="probabilities", axis=0)
+        else:
+            self.node("Sigmoid", scores, to="probabilities")
+
+    def proto(self) -> Any:
+        outputs = [self._value("probabilities", "FLOAT", self.labels)]
+        return self._onnx.helper.make_graph(self.nodes, "manyhands", self.inputs, outputs, self.constants)
+
+    def _value(self, name: str, kind: str, size: str | int) -> Any:
+        return self._onnx.helper.make_tensor_value_info(name, getattr(self._onnx.TensorProto, kind), [size])
+
+
+def _import_onnx() -> Any:
+    try:
+        import onnx  # noqa: PLC0415
+    except ImportError:
+        raise missing_extra("onnx", "onnx") from None
+    return onnx
+
+
+def serialize_graph(graph: OnnxGraph, model: str, facts: dict[str, Any]) -> bytes:
+    """The file, checked; ``facts`` make sense of its numbers and are its metadata."""
+    onnx = _import_onnx()
+    opsets = [onnx.helper.make_opsetid("", OPSET)]
+    proto = onnx.helper.make_model(
+        graph.proto(),
+        producer_name="manyhands",
+        producer_version=version("manyhands"),
+        opset_imports=opsets,
+        ir_version=IR_VERSION,
+    )
+    metadata = {name: json.dumps(value, ensure_ascii=False) for name, value in facts.items()}
+    onnx.helper.set_model_props(proto, {"model": model, **metadata})
+    onnx.checker.check_model(proto, full_check=True)
+    data: bytes = proto.SerializeToString()
+    return data

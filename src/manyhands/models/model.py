@@ -1,0 +1,114 @@
+"""What a trained model is: what a bundle holds, and what predicts.
+
+A model says itself what can be done with it; verbs ask that, and never for its class.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.formats.onnx import OnnxGraph
+from manyhands.text.corpus import Corpus
+from manyhands.text.embedding import Embedding
+from manyhands.text.ragged import Ragged
+from manyhands.text.vocabulary import Vocabulary
+
+Arrays = dict[str, npt.NDArray[Any]]
+Scores = npt.NDArray[np.float32]
+
+# What a model may offer: each is the protocol of that name below.
+CLASSIFY, EMBED, EXPLAIN, QUANTIZE, ONNX = "classify", "embed", "explain", "quantize", "onnx"
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one n-gram adds to a score. N-grams that share a feature stand together."""
+
+    ngram: str
+    part: float
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """``bias`` and all ``parts`` add up to the score, exactly; ``unknown`` are words never seen."""
+
+    bias: float
+    score: float
+    parts: list[Contribution]
+    unknown: list[str]
+
+
+class Model(Protocol):
+    can: ClassVar[frozenset[str]]  # what it offers
+
+    def facts(self) -> dict[str, Any]:
+        """What has to be known to open the model again, beside its arrays."""
+        ...
+
+    def arrays(self) -> Arrays:
+        """Its arrays, under the names by which a bundle keeps them."""
+        ...
+
+    @classmethod
+    def from_parts(cls, facts: dict[str, Any], arrays: Arrays) -> Self:
+        """The opposite of ``facts`` and ``arrays``; they may come from anywhere, so all is checked."""
+        ...
+
+
+class Classifier(Model, Protocol):
+    """``CLASSIFY``."""
+
+    @property
+    def labels(self) -> list[str]: ...
+
+    @property
+    def multi_label(self) -> bool:
+        """A text may have several labels, or none."""
+        ...
+
+    @property
+    def reads_numbers(self) -> bool:
+        """Its rows are numbers and not texts."""
+        ...
+
+    def read(self, normal: Ragged) -> Corpus:
+        """Normalised texts as a corpus, made in the way that scores them soonest."""
+        ...
+
+    def scores(self, corpus: Corpus, threads: int = 1) -> Scores:
+        """The probability of each label for each row."""
+        ...
+
+
+class Embedder(Model, Protocol):
+    """``EMBED``: it has word vectors."""
+
+    def embedding(self, vocabulary: Vocabulary | None) -> Embedding:
+        """Its words and their vectors. ``vocabulary`` is that of the bundle, for models without words."""
+        ...
+
+
+class Explainable(Model, Protocol):
+    """``EXPLAIN``."""
+
+    def explain(self, corpus: Corpus, label: int) -> Contributions:
+        """What each n-gram of the only row adds to the score of a label."""
+        ...
+
+
+class Quantizable(Model, Protocol):
+    """``QUANTIZE``."""
+
+    def quantize(self, size: int, rest: int) -> Self:
+        """The same model in ``size`` bytes, of which ``rest`` are not for its arrays; or an error."""
+        ...
+
+
+class Exportable(Model, Protocol):
+    """``ONNX``."""
+
+    def add_to(self, graph: OnnxGraph) -> None:
+        """Put the way from feature numbers to probabilities into an ONNX graph."""
+        ...

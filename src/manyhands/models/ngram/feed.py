@@ -1,0 +1,112 @@
+"""Rows as features, in blocks: made once where they fit into memory, anew in each epoch where not."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.kernels.compile import Ints
+from manyhands.models.learner import Piece
+from manyhands.models.ngram.features import Features, FeatureSpace, Featuriser
+from manyhands.parallel import map_unordered
+from manyhands.records import Progress, Resources
+from manyhands.text.labelled_rows import LabelledRows
+
+LEAST_ROWS, MOST_ROWS = 256, 2048
+BLOCKS = 64  # where there are rows enough: threads finish a round together, the rate falls smoothly
+BYTES_PER_FEATURE = 4
+# Crews exchange so often in an epoch, within these bounds of rows: measured by bench/crews.py.
+EXCHANGES, LEAST_BETWEEN, MOST_BETWEEN = 400, 16, 1024
+LETTERS_A_WORD = 6  # with the marks of its begin and end
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows, ready to be learnt."""
+
+    features: Features
+    labels: npt.NDArray[np.int32]
+    label_offsets: Ints
+    weights: npt.NDArray[np.float32]
+
+    def part(self, first: int, last: int) -> "Block":
+        """The rows from ``first`` up to ``last``; nothing is copied but where each begins."""
+        if last - first == len(self.weights):
+            return self
+        starts, label_starts = self.features.offsets, self.label_offsets
+        features = self.features.ids[starts[first] : starts[last]]
+        return Block(
+            Features(features, starts[first : last + 1] - starts[first]),
+            self.labels[label_starts[first] : label_starts[last]],
+            label_starts[first : last + 1] - label_starts[first],
+            self.weights[first:last],
+        )
+
+
+class FeatureFeed:
+    """Blocks of random rows: the order of the input, in which equal labels may stand together, is lost."""
+
+    unit = "rows"
+
+    def __init__(
+        self,
+        space: FeatureSpace,
+        examples: LabelledRows,
+        seed: int,
+        resources: Resources,
+        progress: Progress,
+        *,
+        distinct: bool,
+    ) -> None:
+        self._examples, self._seed = examples, seed
+        self._featuriser = Featuriser(space, examples.corpus, distinct=distinct)
+        size = min(max(len(examples) // BLOCKS, LEAST_ROWS), MOST_ROWS)
+        order = np.random.default_rng(seed).permutation(len(examples))
+        self._rows = [order[start : start + size] for start in range(0, len(order), size)]
+        self.between_exchanges = min(max(len(examples) // EXCHANGES, LEAST_BETWEEN), MOST_BETWEEN)
+        self._kept: list[Block] | None = None
+        # Half of the memory may hold features; the model and the texts take the rest.
+        if self._most_bytes(space, examples) <= resources.memory_bytes // 2:
+            self._kept = self._make_all(resources.threads, progress)
+
+    def is_of(self, examples: LabelledRows, seed: int) -> bool:
+        """Whether it holds these very rows in the same blocks."""
+        return self._examples is examples and self._seed == seed
+
+    @staticmethod
+    def _most_bytes(space: FeatureSpace, examples: LabelledRows) -> int:
+        least, most = space.hashing.chars
+        a_token = space.hashing.ngrams + (LETTERS_A_WORD * (most - least + 1) if most else 0)
+        return examples.corpus.tokens * a_token * BYTES_PER_FEATURE
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def rows(self, block: int) -> int:
+        return len(self._rows[block])
+
+    def piece(self, piece: Piece, epoch: int) -> Block:
+        if self._kept is None:
+            return self._make(self._rows[piece.block][piece.first : piece.last])
+        return self._kept[piece.block].part(piece.first, piece.last)
+
+    def blocks(self, numbers: range, threads: int) -> list[Block]:
+        """Several blocks, in their order."""
+        if self._kept is not None:
+            return [self._kept[number] for number in numbers]
+        made = dict(map_unordered(lambda n: (n, self._make(self._rows[n])), numbers, threads))
+        return [made[number] for number in numbers]
+
+    def _make(self, rows: Ints) -> Block:
+        labels = self._examples.labels.take(rows)
+        features = self._featuriser.of(rows)
+        return Block(features, labels.ids, labels.offsets, self._examples.weights[rows])
+
+    def _make_all(self, threads: int, progress: Progress) -> list[Block]:
+        progress.stage("features", len(self._rows), "blocks")
+        made: dict[int, Block] = {}
+        blocks = map_unordered(lambda n: (n, self._make(self._rows[n])), range(len(self._rows)), threads)
+        for number, block in blocks:
+            made[number] = block
+            progress.advance(len(made))
+        return [made[number] for number in range(len(made))]

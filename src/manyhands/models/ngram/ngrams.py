@@ -1,0 +1,279 @@
+"""``ngrams``, the default classifier: linear over the n-grams of a text, scaled by naive Bayes.
+
+Every distinct n-gram counts once, scaled by how much it tells: by the logarithm of how much
+likelier it is in one class than in all others. A text is a vector of length 1, and AdaGrad
+learns a weight for each n-gram and class. Two classes share one weight, of either sign.
+"""
+
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.errors import InputError
+from manyhands.formats.onnx import OnnxGraph
+from manyhands.kernels.compile import read_only
+from manyhands.kernels.simd import LINE, aligned_zeros
+from manyhands.machine import refuse_if_too_large
+from manyhands.models.learner import Crew, Loss, StateArray
+from manyhands.models.losses import LOSSES, choose
+from manyhands.models.model import CLASSIFY, EXPLAIN, ONNX, QUANTIZE, Arrays, Scores
+from manyhands.models.ngram import ngrams_kernels as kernels
+from manyhands.models.ngram.features import (
+    Features,
+    FeatureSpace,
+    NgramMinCount,
+    NgramSettings,
+    WordNgrams,
+    extend,
+    find_features,
+    hashing_for,
+    open_space,
+)
+from manyhands.models.ngram.feed import Block, FeatureFeed
+from manyhands.models.ngram.model import NgramModel
+from manyhands.models.ngram.quantize import Packed, unpack
+from manyhands.parallel import map_unordered
+from manyhands.records import Progress, Resources
+from manyhands.settings import Buckets, Epochs, LearningRate, LossField, Search, Shapes
+from manyhands.text.labelled_rows import LabelledRows
+
+LEAST_SCALE = 0.05  # what tells nothing by itself may still matter beside others
+SMOOTHING = 1.0
+BLOCKS_AT_ONCE = 64
+COUNTED_ROWS = 1 << 22  # then counts are put aside: a short float of 2^24 stays what it is when 1 is added
+
+
+class NgramsSettings(NgramSettings):
+    """The learning rate is that of a text of one n-gram; it is divided by the root of how many a text has."""
+
+    ngrams: Annotated[WordNgrams, Search(1, 4)] = 3
+    learning_rate: Annotated[LearningRate, Search(1.0, 30.0, log=True)] = 8.0
+    min_count: Annotated[NgramMinCount, Search(1, 5)] = 2
+    epochs: Annotated[Epochs, Search(2, 8)] = 4
+    buckets: Buckets = 1 << 24
+    loss: Annotated[Literal["auto", "softmax", "one-vs-all"], LossField, Shapes()] = "auto"
+
+
+class NgramsModel(NgramModel):
+    """``table`` has a row for each feature: its scale, then its weights; training adds columns behind."""
+
+    can: ClassVar[frozenset[str]] = frozenset({CLASSIFY, EXPLAIN, QUANTIZE, ONNX})
+    distinct, table_name, scaled = True, "table", 1
+
+    def __init__(
+        self,
+        labels: list[str],
+        loss: str,
+        space: FeatureSpace,
+        table: npt.NDArray[Any],
+        bias: npt.NDArray[Any],
+        packed: Packed | None = None,
+    ) -> None:
+        super().__init__(labels, loss, space, packed)
+        self.table, self.bias = read_only(table), read_only(bias)
+
+    def _score(self, features: Features, out: Scores) -> None:
+        kernels.score(features.ids, features.offsets, self.table, self.bias, LOSSES[self.loss], out)
+
+    def parts(self, features: Features) -> npt.NDArray[np.float32]:
+        scale = self.table[features.ids, 0].astype(np.float64)
+        length = np.sqrt((scale**2).sum() + kernels.LEAST_LENGTH)
+        parts = self.table[features.ids, 1 : 1 + len(self.bias)] * (scale / length)[:, None]
+        return (np.hstack([-parts / 2, parts / 2]) if len(self.bias) < len(self.labels) else parts).astype(
+            np.float32
+        )
+
+    def bias_of(self, label: int) -> float:
+        if len(self.bias) == len(self.labels):
+            return float(self.bias[label])
+        return float(self.bias[0]) / 2 * (1 if label else -1)
+
+    def add_to(self, graph: OnnxGraph) -> None:
+        """Gather the rows, scale them, bring the text to length 1, add the bias."""
+        columns = len(self.bias)
+        ids = graph.feature_ids(len(self.table), numbers=self.table.shape[0] * (1 + columns))
+        graph.feature_table("scales", self.table[:, 0])
+        graph.feature_table("weights", self.table[:, 1 : 1 + columns])
+        graph.constant("bias", self.bias)
+        scale = graph.node("Gather", "scales", ids, to="scale")
+        rows = graph.node("Gather", "weights", ids, to="rows")
+        squares = graph.node("ReduceSumSquare", scale, to="squares", keepdims=0)
+        least = graph.constant("least", np.array(kernels.LEAST_LENGTH))
+        length = graph.node("Sqrt", graph.node("Add", squares, least, to="at_least"), to="length")
+        total = graph.node("MatMul", scale, rows, to="total")
+        scores = graph.node("Add", graph.node("Div", total, length, to="direction"), "bias", to="scores")
+        if columns == len(self.labels):
+            graph.probabilities(scores, self.loss)
+            return
+        second = graph.node("Sigmoid", scores, to="second")  # one column for two classes
+        first = graph.node("Sub", graph.constant("one", np.ones(1, np.float32)), second, to="first")
+        graph.node("Concat", first, second, to="probabilities", axis=0)
+
+    def _arrays(self) -> Arrays:
+        return {"table": self.table[:, : 1 + len(self.bias)], "bias": self.bias}
+
+    @classmethod
+    def from_parts(cls, facts: dict[str, Any], arrays: Arrays) -> Self:
+        arrays, packed = unpack(facts, arrays)
+        space = open_space(facts["features"], arrays)
+        labels, loss, table, bias = facts["labels"], facts["loss"], arrays["table"], arrays["bias"]
+        columns = _columns(len(labels), loss)
+        right = table.shape == (len(space), 1 + columns) and bias.shape == (columns,)
+        right = right and (len(labels) > 1 or loss != "softmax")  # the kernel writes two for one column
+        if not right or table.dtype != np.float32 or bias.dtype != np.float32 or loss not in LOSSES:
+            raise InputError("the weights do not fit the labels and features of the model")
+        return cls(labels, loss, space, np.ascontiguousarray(table), bias, packed)
+
+
+def _columns(labels: int, loss: str) -> int:
+    return 1 if labels == 2 and loss == "softmax" else labels
+
+
+def _width(columns: int) -> int:
+    """Rows of a few numbers share a line of the cache, larger ones take whole lines."""
+    step = 4 if columns <= LINE // 2 else LINE
+    return -(-columns // step) * step
+
+
+class Ngrams:
+    """The weights while they are learnt: the last column of the table holds AdaGrad's squares."""
+
+    Settings: ClassVar[type[NgramsSettings]] = NgramsSettings
+    Model: ClassVar[type[NgramsModel]] = NgramsModel
+    summary: ClassVar[str] = (
+        "a linear classifier over hashed word n-grams, in the manner of NB-SVM; fast and accurate"
+    )
+    learns: ClassVar[Literal["labels", "words"]] = "labels"
+    shares_batches: ClassVar[bool] = False
+
+    def __init__(self, labels: list[str], loss: str, space: FeatureSpace) -> None:
+        columns = _columns(len(labels), loss)
+        self._labels, self._loss, self._space = labels, loss, space
+        self._table = aligned_zeros(len(space), _width(columns + 2))
+        self._bias = np.zeros(columns, np.float32)
+        self._rate_share = 1.0
+        self._counted: FeatureFeed | None = None
+
+    @classmethod
+    def begin(
+        cls,
+        settings: NgramsSettings,
+        examples: LabelledRows,
+        previous: NgramsModel | None,
+        resources: Resources,
+        progress: Progress,
+    ) -> Self:
+        names = examples.labels.names
+        loss = previous.loss if previous else choose(settings.loss, 0, examples.labels.multi_label)
+        hashing = previous.space.hashing if previous else hashing_for(settings, examples.corpus, resources)
+        progress.stage("counting", None, "rows")
+        space = find_features(examples.corpus, hashing, settings.min_count, resources.threads)
+        if previous:
+            space = extend(previous.space, space)
+        width = _width(_columns(len(names), loss) + 2)
+        refuse_if_too_large(len(space) * 4 * 2 * width, resources)
+        learner = cls(names, loss, space)
+        feed = learner._counted = learner.feed(examples, settings.seed, resources, progress)
+        learner._scale(feed, examples, resources.threads)
+        if previous:
+            learner._take_over(previous)
+        return learner
+
+    def feed(
+        self, examples: LabelledRows, seed: int, resources: Resources, progress: Progress
+    ) -> FeatureFeed:
+        counted, self._counted = self._counted, None
+        if counted is not None and counted.is_of(examples, seed):
+            return counted  # its features were made already, to be counted
+        return FeatureFeed(self._space, examples, seed, resources, progress, distinct=NgramsModel.distinct)
+
+    def _scale(self, feed: FeatureFeed, examples: LabelledRows, threads: int) -> None:
+        """Scale every feature by what it tells of the classes."""
+        features, shares = 0, 1 << (threads - 1).bit_length()
+        if len(self._table) < shares << int(kernels.LINE_BITS):
+            shares = 1
+        several, counted, counts = examples.labels.multi_label, 0, self._table[:, 1:]
+        before = np.zeros((0, 0), np.float32)
+        for start in range(0, len(feed), BLOCKS_AT_ONCE):
+            numbers = range(start, min(start + BLOCKS_AT_ONCE, len(feed)))
+            blocks = feed.blocks(numbers, threads)
+            features += sum(len(block.features.ids) for block in blocks)
+            work = [(blocks, share, shares, several, self._table) for share in range(shares)]
+            for _ in map_unordered(lambda part: _count_share(*part), work, threads):
+                pass
+            counted += sum(len(block.weights) for block in blocks)
+            if counted >= COUNTED_ROWS and start + BLOCKS_AT_ONCE < len(feed):
+                before = before + counts if before.size else counts.copy()
+                counts[...], counted = 0, 0
+        if before.size:
+            counts += before
+        rows = np.bincount(
+            examples.labels.ids,
+            np.repeat(examples.weights, np.diff(examples.labels.offsets)),
+            minlength=len(self._labels),
+        ).astype(np.float64)
+        total, bounds = (
+            float(examples.weights.sum(dtype=np.float64)),
+            np.linspace(0, len(self._table), threads + 1).astype(np.int64),
+        )
+        parts = [
+            (self._table, rows, total, several, SMOOTHING, LEAST_SCALE, first, last)
+            for first, last in pairwise(bounds.tolist())
+        ]
+        for _ in map_unordered(lambda part: kernels.scale(*part), parts, threads):
+            pass
+        mean = max(features / len(examples), 1.0)
+        self._rate_share = 1 / np.sqrt(mean)
+        self._table[:, -1] = 1 / mean  # AdaGrad begins as if one row had been seen
+
+    def _take_over(self, previous: NgramsModel) -> None:
+        """Go on from what ``previous`` knew: its features come first, its labels too."""
+        known, old, new = len(previous.space), len(previous.bias), len(self._bias)
+        weights, bias = previous.table[:, 1 : 1 + old], previous.bias
+        if old < min(len(previous.labels), new):  # one weight for two classes becomes two
+            weights, bias = np.hstack([-weights / 2, weights / 2]), np.hstack([-bias / 2, bias / 2])
+        self._table[:known, 0] = previous.table[:, 0]
+        self._table[:known, 1 : 1 + weights.shape[1]] = weights
+        self._bias[: len(bias)] = bias
+
+    def learn(self, block: Block, rate: float, seed: int, crew: Crew) -> Loss:
+        total = kernels.learn(
+            block.features.ids,
+            block.features.offsets,
+            block.labels,
+            block.label_offsets,
+            block.weights,
+            seed,
+            LOSSES[self._loss],
+            np.float32(rate * self._rate_share),
+            self._table,
+            self._bias,
+        )
+        return Loss(total, float(block.weights.sum()))
+
+    def state(self) -> dict[str, StateArray]:
+        squares = self._table.shape[1] - 1
+        table = StateArray(self._table, 1, 1 + len(self._bias), squares, by_frequency=True)
+        return {"table": table, "bias": StateArray(self._bias)}
+
+    def model(self) -> NgramsModel:
+        return NgramsModel(self._labels, self._loss, self._space, self._table, self._bias)
+
+
+def _count_share(
+    blocks: list[Block], share: int, shares: int, several: bool, table: npt.NDArray[np.float32]
+) -> None:
+    for block in blocks:
+        kernels.count_classes(
+            block.features.ids,
+            block.features.offsets,
+            block.labels,
+            block.label_offsets,
+            block.weights,
+            share,
+            shares,
+            several,
+            table,
+        )

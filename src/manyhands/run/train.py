@@ -1,0 +1,136 @@
+"""``train``: open the rows, have them learnt by a spread, write the bundle and a record of how it went."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fsspec.core import url_to_fs
+
+from manyhands.bundle.bundle import BUNDLE, RECORD, Bundle, load_bundle, save_bundle
+from manyhands.bundle.card import model_card
+from manyhands.catalog import SPREADS, load
+from manyhands.machine import resources_for
+from manyhands.records import Progress, Silent
+from manyhands.run.record import config_of, record_of
+from manyhands.storage.destination import destination
+from manyhands.storage.files import reading as errors_of
+from manyhands.text.corpus import word_counts
+from manyhands.text.vocabulary import Vocabulary, merge_vocabularies, vocabulary_from_counts
+from manyhands.training.checkpoint import alone_in, checkpoint_folder
+from manyhands.training.job import Call, Job, Role, job_for
+from manyhands.training.splits import Splits, open_splits
+from manyhands.training.trackers import open_tracker
+
+StrPath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run."""
+
+    bundle: Bundle
+    record: dict[str, Any]
+
+
+def train(
+    data: StrPath | Sequence[StrPath],
+    out: StrPath,
+    *,
+    model: str = "ngrams",
+    spread: str = "single",
+    resume: bool = False,
+    continue_from: StrPath | None = None,
+    track: str | None = None,
+    overwrite: bool = False,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Trained | None:
+    """Train a model on a prepared dataset, or on raw files as they are, and write it to ``out``.
+
+    ``settings`` are those of the model, of its spread, of training (``TrainingSettings``) and of how raw
+    files are read (``ReadingSettings``). Gives None where another worker writes the bundle: of a crew
+    that torchrun has started, or on another machine.
+    """
+    began = time.monotonic()
+    watcher = progress or Silent()
+    call = Call(
+        data=tuple(os.fspath(name) for name in ([data] if isinstance(data, str | os.PathLike) else data)),
+        out=os.fspath(out),
+        model=model,
+        spread=spread,
+        settings=settings,
+        continue_from=None if continue_from is None else os.fspath(continue_from),
+        resume=resume,
+        track=track,
+        overwrite=overwrite,
+    )
+    job = job_for(
+        model,
+        settings,
+        resources_for(memory, threads),
+        spread=spread,
+        previous=None if continue_from is None else load_bundle(continue_from),
+        checkpoint=checkpoint_folder(call.out),
+        resume=resume,
+        call=call,
+    )
+    way = load(SPREADS, "spread", spread)()
+    way.check(job)
+    role = way.launch(job, threads, watcher)
+    if role in (Role.LEADS, Role.FOLLOWS):
+        return _learn_and_write(job, call, way, role, watcher, began)
+    return _open(call.out) if role is Role.WRITTEN else None
+
+
+def _learn_and_write(
+    job: Job, call: Call, spread: Any, role: Role, progress: Progress, began: float
+) -> Trained | None:
+    checkpoints = checkpoint_folder(call.out)
+    with ExitStack() as leading:
+        if role is Role.LEADS:
+            folder = leading.enter_context(destination(call.out, call.overwrite, BUNDLE))
+            leading.enter_context(alone_in(checkpoints))
+        splits = open_splits(call.data, job, progress)
+        if role is Role.FOLLOWS:
+            spread.run(job, splits.train, splits.valid, progress)
+            return None
+        with open_tracker(call.track, checkpoints, folder) as tracker:
+            outcome = spread.run(job, splits.train, splits.valid, progress, tracker)
+        record = record_of(job, splits, outcome, time.monotonic() - began)
+        here = None if "://" in call.out else Path(call.out)
+        bundle = Bundle(config_of(job, splits, outcome), outcome.model, here)
+        vocabulary = _vocabulary(splits, job.previous, job.resources.threads)
+        save_bundle(folder, bundle, vocabulary, model_card(bundle.config, record), record)
+    shutil.rmtree(checkpoints, ignore_errors=True)  # not before the bundle stands in its place
+    return Trained(bundle, record)
+
+
+def _open(out: str) -> Trained:
+    """What processes that were launched have written."""
+    with errors_of(out):
+        filesystem, place = url_to_fs(out)
+        record = json.loads(filesystem.cat_file(f"{place}/{RECORD}"))
+    return Trained(load_bundle(out), record)
+
+
+def _vocabulary(splits: Splits, previous: Bundle | None, threads: int) -> Vocabulary | None:
+    """The words of the training rows, and those that an earlier model had seen.
+
+    None of numbers, and none where the model itself keeps its words.
+    """
+    new, corpus = splits.vocabulary, splits.train.corpus
+    if corpus.values is not None or splits.scheme == "none":
+        return None
+    if new is None:
+        new = vocabulary_from_counts(corpus.words, word_counts(corpus, threads))
+    if previous is None or not previous.has_vocabulary:
+        return new
+    return merge_vocabularies(previous.vocabulary, new)

@@ -1,0 +1,42 @@
+"""``python -m manyhands.run.worker call.json``: what torchrun runs when ``train`` starts a crew itself."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from manyhands.engines.torchrun import FOLDER, RESTARTS, Reporter, end_with_parent
+from manyhands.errors import ManyhandsError, ResumableError
+from manyhands.records import Silent
+
+
+def main() -> int:
+    """Train as one of the crew. Who started it is told of errors; only those worth a restart fail."""
+    end_with_parent(signal.SIGKILL)  # before anything heavy is loaded
+
+    from manyhands.run.train import train  # noqa: PLC0415
+    from manyhands.spread.group import LostWorkerError  # noqa: PLC0415
+
+    call = json.loads(Path(sys.argv[1]).read_text("utf-8"))
+    reporter = Reporter(Path(os.environ[FOLDER]), int(os.environ.get(RESTARTS, "0")))
+    first = os.environ["LOCAL_RANK"] == "0"
+    try:
+        trained = train(**call, progress=reporter if first else Silent())
+    except LostWorkerError as error:
+        reporter.lost(str(error))
+        sys.stderr.write(f"manyhands: {error}\n")
+        sys.stderr.flush()
+        os._exit(1)  # what was waiting for the lost one may never end
+    except ResumableError:  # asked to leave: by who started the crew, or because another one joins
+        return 0
+    except ManyhandsError as error:
+        reporter.failed(error.exit_code, str(error))
+        return 0
+    if first:
+        reporter.done(wrote=trained is not None)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

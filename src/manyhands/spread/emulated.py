@@ -1,0 +1,97 @@
+"""A crew of threads in one process: what ``allreduce`` would make of so many workers, on one machine.
+
+The exchange is the crew's own; only the lines between the workers are emulated, in memory. Every worker
+holds a model of its own, so it needs as much memory as a crew, and it tells nothing of how fast a crew is.
+"""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.records import Resources, Silent
+from manyhands.spread.allreduce import AllReduceExchange
+from manyhands.spread.balance import Policy
+from manyhands.text.labelled_rows import LabelledRows
+from manyhands.training.job import Job, Outcome
+from manyhands.training.learn import learn
+
+Numbers = npt.NDArray[Any]
+UPPER_BITS, HALF_AN_END = np.uint32(0xFFFF0000), np.uint32(0x8000)
+
+
+class Lines:
+    """What the workers of an emulated crew share."""
+
+    def __init__(self, workers: int) -> None:
+        self.barrier = threading.Barrier(workers)
+        self.said: list[Any] = [None] * workers
+
+
+class EmulatedGroup:
+    """One worker's end of the lines; see ``group.Group``."""
+
+    def __init__(self, lines: Lines, rank: int) -> None:
+        self.rank, self.size = rank, len(lines.said)
+        self.bytes, self.seconds = 0, 0.0
+        self._lines = lines
+
+    def _all_say(self, what: Any) -> list[Any]:
+        """What each worker says."""
+        self._lines.said[self.rank] = what
+        self._lines.barrier.wait()
+        said = list(self._lines.said)
+        self._lines.barrier.wait()  # before anyone says something else
+        return said
+
+    def wait_for_all(self) -> None:
+        self._lines.barrier.wait()
+
+    def name(self, worker: int) -> str:
+        return f"worker {worker}"
+
+    def beat(self, step: int) -> None:
+        pass
+
+    def add_up(self, numbers: Numbers) -> None:
+        self.bytes += numbers.nbytes
+        numbers[...] = np.sum(self._all_say(numbers.copy()), axis=0, dtype=numbers.dtype)
+
+    def add_halves(self, numbers: Numbers) -> None:
+        """As a crew sends them: without the lower half of their bits."""
+        numbers[...] = ((numbers.view(np.uint32) + HALF_AN_END) & UPPER_BITS).view(np.float32)
+        self.add_up(numbers)
+        self.bytes -= numbers.nbytes // 2
+
+    def sum(self, numbers: Numbers) -> bool:
+        self.add_up(numbers)
+        return False
+
+    def gather(self, numbers: Numbers) -> Numbers:
+        return np.stack(self._all_say(numbers))
+
+    def text_of(self, worker: int, text: str) -> str:
+        return str(self._all_say(text)[worker])
+
+    def same_for_all(self, array: Numbers, worker: int) -> None:
+        array[...] = self._all_say(array.copy())[worker]
+
+
+def emulate(job: Job, examples: LabelledRows, valid: LabelledRows | None, workers: int) -> Outcome:
+    """What the first of so many workers ends with, each of one thread."""
+    job = replace(job, resources=Resources(1, job.resources.memory_bytes), checkpoint=None)
+    lines = Lines(workers)
+
+    def work(rank: int) -> Outcome:
+        exchange = AllReduceExchange(EmulatedGroup(lines, rank), Policy())
+        try:
+            return learn(job, examples, valid, exchange, Silent(), keeps=False)
+        except BaseException:
+            lines.barrier.abort()  # the others would wait for ever
+            raise
+
+    with ThreadPoolExecutor(workers) as crew:
+        return next(iter(list(crew.map(work, range(workers)))))

@@ -1,0 +1,40 @@
+"""What a spread is: a way of sharing the work of a run among threads, processes or machines."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from manyhands.records import Progress
+from manyhands.settings import Settings
+from manyhands.text.labelled_rows import LabelledRows
+from manyhands.training.job import Job, Outcome, Role
+from manyhands.training.learn import Watch
+
+
+class Spread(ABC):
+    """A way of sharing the work. A new one needs ``run``, and its settings if it has any."""
+
+    Settings: ClassVar[type[Settings]] = Settings
+    summary: ClassVar[str]  # a line for people who choose
+    turn: ClassVar[str] = "epoch"  # what it validates after
+    decides: ClassVar[frozenset[str]] = frozenset()  # settings that decide the result, not only the speed
+
+    def check(self, job: Job) -> None:  # noqa: B027 - most have nothing to say
+        """Tell what cannot work before anything begins."""
+
+    def launch(self, job: Job, threads: int | None, progress: Progress) -> Role:
+        """Start the processes that it needs, if it does not run here; gives what is left to do here.
+
+        ``threads`` are those that the user asked for.
+        """
+        return Role.LEADS
+
+    @abstractmethod
+    def run(
+        self,
+        job: Job,
+        examples: LabelledRows,
+        valid: LabelledRows | None,
+        progress: Progress,
+        watch: Watch | None = None,
+    ) -> Outcome:
+        """Learn the rows. ``watch`` is told of every round."""

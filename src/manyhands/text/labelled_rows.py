@@ -1,0 +1,111 @@
+"""Texts with their labels: what a model is trained on and judged by."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.errors import InputError
+from manyhands.kernels.compile import Hashes, Ints, kernel
+from manyhands.machine import cores
+from manyhands.parallel import map_ordered
+from manyhands.text.corpus import Corpus
+from manyhands.text.hashing import mix
+
+Tokens = npt.NDArray[np.integer]
+LabelIds = npt.NDArray[np.int32]
+Weights = npt.NDArray[np.float32]
+
+FINGERPRINT_ROWS = 1 << 14
+UNKNOWN = -1  # a label that the model does not know
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The classes of row ``i`` are ``ids[offsets[i]:offsets[i + 1]]``: one, or several."""
+
+    ids: LabelIds
+    offsets: Ints
+    names: list[str]
+    multi_label: bool = False
+
+    @classmethod
+    def single(cls, ids: LabelIds, names: list[str]) -> "Labels":
+        return cls(ids, np.arange(len(ids) + 1), names)
+
+    @classmethod
+    def none(cls, rows: int) -> "Labels":
+        """Rows without any."""
+        return cls(np.zeros(0, np.int32), np.zeros(rows + 1, np.int64), [])
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def take(self, rows: Ints) -> "Labels":
+        lengths = self.offsets[rows + 1] - self.offsets[rows]
+        offsets = np.append(0, np.cumsum(lengths))
+        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+        ids = self.ids[np.repeat(self.offsets[rows], lengths) + within]
+        return Labels(ids, offsets, self.names, self.multi_label)
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """All that a model is trained on: texts, their labels, and how much each row counts."""
+
+    corpus: Corpus
+    labels: Labels
+    weights: Weights
+    left_out: int = 0  # rows of the input without a text or a label that could be used
+
+    def check_trainable(self, continued: bool = False) -> None:
+        """Two labels at least; ``continued``, one will do, as the model has met the others before."""
+        if not len(self):
+            raise InputError("there is no row to train on")
+        if continued:
+            return
+        counts = np.bincount(self.labels.ids, minlength=len(self.labels.names))
+        if np.count_nonzero(counts) < 2:
+            only = f"'{self.labels.names[int(counts.argmax())]}'" if counts.any() else "none"
+            raise InputError(f"all rows to train on have the same label, {only}; at least two are needed")
+
+    def with_names(self, names: list[str]) -> "LabelledRows":
+        """The same rows, labelled by their places among ``names``; UNKNOWN where a label is not there."""
+        place = {name: number for number, name in enumerate(names)}
+        new = np.array([place.get(name, UNKNOWN) for name in self.labels.names] + [UNKNOWN], np.int32)
+        labels = Labels(new[self.labels.ids], self.labels.offsets, names, self.labels.multi_label)
+        return LabelledRows(self.corpus, labels, self.weights, self.left_out)
+
+    def take(self, rows: Ints) -> "LabelledRows":
+        """These rows only."""
+        return LabelledRows(self.corpus.some(rows), self.labels.take(rows), self.weights[rows], self.left_out)
+
+    def __len__(self) -> int:
+        return len(self.corpus)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The same for the same rows in the same order, however their words are numbered."""
+        parts = map_ordered(self._fingerprint_of, range(0, len(self), FINGERPRINT_ROWS), cores())
+        return hashlib.sha256(b"".join(part.to_bytes(8, "little") for part in parts)).hexdigest()[:16]
+
+    def _fingerprint_of(self, start: int) -> int:
+        rows = np.arange(start, min(start + FINGERPRINT_ROWS, len(self)))
+        tokens, offsets = self.corpus.take(rows)
+        labels = self.labels.take(rows)
+        return int(_fold(np.uint64(0), tokens, offsets, self.corpus.hashes, labels.ids, self.weights[rows]))
+
+
+@kernel
+def _fold(
+    value: np.uint64, tokens: Tokens, offsets: Ints, hashes: Hashes, labels: LabelIds, weights: Weights
+) -> np.uint64:
+    for row in range(len(offsets) - 1):
+        for i in range(offsets[row], offsets[row + 1]):
+            value = (value ^ hashes[tokens[i]]) * np.uint64(0x100000001B3)
+        value = mix(value + np.uint64(weights[row] * np.float32(1024)))
+    for label in labels:
+        value = mix(value + np.uint64(label))
+    return value

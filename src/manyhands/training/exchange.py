@@ -1,0 +1,102 @@
+"""How the workers of a run share what they learn; alone, there is nothing to share."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from manyhands.kernels.compile import Ints
+from manyhands.models.learner import Feed, Learner, Loss, Piece
+from manyhands.records import Clock, Traffic
+from manyhands.training.state import State
+
+Floats = npt.NDArray[np.float32]
+ROUND_BLOCKS = 32  # of one process that learns in place: checkpoints and progress come between rounds
+
+
+class Work(NamedTuple):
+    """Some rows of a feed, ready to be learnt."""
+
+    rows: Any
+    rate: float
+    seed: int
+
+
+Step = list[Work]  # what is learnt between two exchanges; threads share it
+Learn = Callable[[Step], Loss]
+
+
+class Exchange(Protocol):
+    """What the loop asks of a way of spreading the work. A learner knows it as its crew."""
+
+    clock: Clock
+    workers: int
+    stopping: bool  # someone asked the crew to stop: it does so after the round, and all together
+
+    def start(self, learner: Learner, state: State, identity: dict[str, Any], rows: int) -> None:
+        """Wait for all, make sure that all mean the same run, and begin at the same weights and place."""
+        ...
+
+    def round_blocks(self, learner: Learner, feed: Feed) -> int:
+        """How many blocks a round has: after it, all workers agree on everything."""
+        ...
+
+    def steps(self, learner: Learner, feed: Feed, blocks: Ints) -> list[list[Piece]]:
+        """This worker's share of a round, cut where it will exchange what it has learnt."""
+        ...
+
+    def sum(self, numbers: Floats) -> None:
+        """The sum over all workers, in place: for learners that share batches, in every step."""
+        ...
+
+    def round(self, learner: Learner, steps: Iterable[Step], learn: Learn) -> Loss:
+        """Learn this worker's share of a round, and exchange it step by step; gives the loss of all."""
+        ...
+
+    def gather(self, rows: int, make: Callable[[int, int], Floats]) -> Floats:
+        """So many rows of numbers, of which each worker makes some: ``make`` is told from where to where."""
+        ...
+
+    def lap(self) -> dict[str, Any]:
+        """Where the time went since the last lap, worker by worker, and who had what share."""
+        ...
+
+    def finish(self) -> Traffic: ...
+
+
+class Alone:
+    """One process; its threads share memory."""
+
+    def __init__(self) -> None:
+        self.clock, self.workers, self.stopping = Clock(), 1, False
+
+    def start(self, learner: Learner, state: State, identity: dict[str, Any], rows: int) -> None:
+        pass
+
+    def round_blocks(self, learner: Learner, feed: Feed) -> int:
+        return 1 if learner.shares_batches else ROUND_BLOCKS
+
+    def steps(self, learner: Learner, feed: Feed, blocks: Ints) -> list[list[Piece]]:
+        return [[Piece(block, 0, feed.rows(block)) for block in blocks.tolist()]]
+
+    def sum(self, numbers: Floats) -> None:
+        pass
+
+    def round(self, learner: Learner, steps: Iterable[Step], learn: Learn) -> Loss:
+        return total_loss(learn(step) for step in steps)
+
+    def gather(self, rows: int, make: Callable[[int, int], Floats]) -> Floats:
+        return make(0, rows)
+
+    def lap(self) -> dict[str, Any]:
+        seconds, self.clock.seconds = self.clock.seconds, {}
+        return {"seconds": {name: [round(spent, 6)] for name, spent in seconds.items()}, "shares": []}
+
+    def finish(self) -> Traffic:
+        return Traffic()
+
+
+def total_loss(losses: Iterable[Loss]) -> Loss:
+    every = list(losses)
+    return Loss(sum(loss.total for loss in every), sum(loss.rows for loss in every))

@@ -1,0 +1,139 @@
+"""A training that has begun: learner, state, checkpoints and validation, the same for every spread."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from manyhands.catalog import LEARNERS, load
+from manyhands.errors import ResumableError
+from manyhands.models.learner import Feed, Learner, arrays_of
+from manyhands.records import Progress, Traffic
+from manyhands.text.labelled_rows import LabelledRows
+from manyhands.training.checkpoint import Keeper
+from manyhands.training.exchange import Exchange
+from manyhands.training.job import Job, Outcome
+from manyhands.training.loop import fit
+from manyhands.training.objective import OBJECTIVES, Objective
+from manyhands.training.schedule import Schedule
+from manyhands.training.state import Plan, State, Validate
+
+Watch = Callable[[State], None]
+
+
+@dataclass
+class Training:
+    """All that a spread needs to go on from. ``keeps`` says whether this worker writes checkpoints."""
+
+    job: Job
+    learner: Learner
+    examples: LabelledRows  # as they are learnt
+    objective: Objective
+    exchange: Exchange
+    state: State
+    keeper: Keeper | None
+    watch: Watch | None
+    keeps: bool
+
+    def keep(self, state: State) -> None:
+        """After every round: tell who watches, and keep a checkpoint if it is time or if all are to stop."""
+        if self.watch is not None:
+            self.watch(state)
+        if self.keeper and self.keeps:
+            self.keeper.save(state) if self.exchange.stopping else self.keeper(state)
+        if self.exchange.stopping:
+            raise ResumableError("interrupted; to continue, repeat the command with --resume")
+
+    def validation(self, valid: LabelledRows | None) -> Validate | None:
+        if valid is None or not len(valid):
+            return None
+        threads = self.job.resources.threads
+        scores = self.objective.validation(self.learner, valid, self.exchange, threads)
+
+        def validate() -> dict[str, float]:
+            with self.exchange.clock.on("validate"):
+                return scores()
+
+        return validate
+
+    def run(self, loop: Callable[[], Traffic]) -> Outcome:
+        """Run a loop over the state, and give back the best epoch's model."""
+        state = self.state
+        try:
+            traffic = loop()
+        except BaseException as error:  # an interrupt above all: what was learnt is not lost
+            saved = isinstance(error, ResumableError)
+            if self.keeper and self.keeps and state.seen and state.whole and not saved:
+                self.keeper.save(state)
+            raise
+        for name, array in arrays_of(self.learner).items():
+            if state.best_epoch not in (0, state.epoch):
+                array[...] = state.best[name]
+        return Outcome(self.learner.model(), state, traffic, self.job.spread, self.exchange.workers)
+
+
+def begin(
+    job: Job,
+    examples: LabelledRows,
+    valid: LabelledRows | None,
+    exchange: Exchange,
+    progress: Progress,
+    watch: Watch | None = None,
+    *,
+    keeps: bool = True,
+) -> Training:
+    """A learner that knows nothing yet, or what the checkpoint or the bundle to continue from knew."""
+    kind: type[Learner] = load(LEARNERS, "model", job.model)
+    objective = OBJECTIVES[kind.learns]
+    examples = objective.ready(job, examples)
+    previous = job.previous.model if job.previous else None
+    learner = kind.begin(job.settings, examples, previous, job.resources, progress)
+    identity = job.identity(examples, valid)
+    state, keeper = State(), None
+    if job.checkpoint is not None:
+        keeper = Keeper(job.checkpoint, identity, learner, job.training.checkpoint_seconds)
+        if job.resume or job.run:
+            state = keeper.restore(job.run)
+    state.run = state.run or secrets.token_hex(8)
+    exchange.start(learner, state, identity, len(examples))
+    return Training(job, learner, examples, objective, exchange, state, keeper, watch, keeps)
+
+
+def learn(
+    job: Job,
+    examples: LabelledRows,
+    valid: LabelledRows | None,
+    exchange: Exchange,
+    progress: Progress,
+    watch: Watch | None = None,
+    *,
+    keeps: bool = True,
+) -> Outcome:
+    """One worker's training by the usual loop, from rows to a model. ``watch`` is told of every round."""
+    training = begin(job, examples, valid, exchange, progress, watch, keeps=keeps)
+    feed = training.learner.feed(training.examples, job.settings.seed, job.resources, progress)
+    plan = Plan(
+        epochs=job.settings.epochs,
+        schedule=schedule_of(job, feed),
+        seed=job.settings.seed,
+        threads=1 if job.training.deterministic else job.resources.threads,
+        patience=job.training.early_stopping,
+        judged_by=training.objective.judged_by(training.examples),
+    )
+    validate = training.validation(valid)
+    return training.run(
+        lambda: fit(
+            training.learner,
+            feed,
+            plan,
+            exchange,
+            training.state,
+            validate=validate,
+            keep=training.keep,
+            progress=progress,
+        )
+    )
+
+
+def schedule_of(job: Job, feed: Feed) -> Schedule:
+    rows = sum(feed.rows(block) for block in range(len(feed))) * job.settings.epochs
+    return Schedule(job.settings.learning_rate, rows, job.training.schedule, job.training.warmup)

@@ -1,0 +1,65 @@
+"""The rows of a run, opened: from a prepared dataset, or from raw files as they are."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from manyhands.bundle.bundle import Bundle
+from manyhands.data.dataset import is_dataset, open_dataset
+from manyhands.data.labelled_rows import read_rows, rows_of_split
+from manyhands.errors import InputError, UsageError
+from manyhands.records import SPLITS, Progress
+from manyhands.settings import LabelScheme, PrepareSettings, TextSettings, option
+from manyhands.text.labelled_rows import LabelledRows
+from manyhands.text.vocabulary import Vocabulary
+from manyhands.training.job import Job
+from manyhands.training.objective import objective_of
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The rows of a run by split, and how raw text becomes such rows."""
+
+    train: LabelledRows
+    valid: LabelledRows | None
+    test: LabelledRows | None
+    text: TextSettings
+    scheme: LabelScheme
+    vocabulary: Vocabulary | None  # None where it has yet to be counted
+    names: tuple[str, ...] = ()  # of the files or the dataset
+
+
+def open_splits(names: tuple[str, ...], job: Job, progress: Progress) -> Splits:
+    """Open what is trained on: a prepared dataset, or raw files."""
+    labelled = objective_of(job.model).labelled
+    chosen = job.reading.model_dump(exclude_unset=True)
+    for name in ("labels", "label_field"):
+        if not labelled and name in chosen:
+            raise UsageError(f"{option(name)} is for classifiers; {job.model} learns from any text")
+    if is_dataset(list(names)):
+        for name in chosen:
+            raise UsageError(f"{option(name)} is for raw files; {names[0]} is prepared already")
+        return _open_dataset(names[0], job.previous, labelled)
+    known: dict[str, Any] = {}
+    if job.previous:
+        known = {"text": job.previous.config.text, "labels": job.previous.config.label_scheme}
+    settings = PrepareSettings.create(**{**known, **chosen})
+    raw = read_rows(list(names), settings, job.resources, progress, labelled=labelled)
+    return Splits(raw.examples, None, None, settings.text, raw.scheme, None, names)
+
+
+def _open_dataset(name: str, previous: Bundle | None, labelled: bool) -> Splits:
+    dataset = open_dataset(name)
+    manifest = dataset.manifest
+    if previous and manifest.settings.text != previous.config.text:
+        raise InputError(f"{name} was prepared with other text settings than the bundle to continue from")
+    if labelled and previous and manifest.labels.scheme != previous.config.label_scheme:
+        raise InputError(
+            f"the labels of {name} are {manifest.labels.scheme}, those of the bundle to continue "
+            f"from {previous.config.label_scheme}; prepare it with --labels {previous.config.label_scheme}"
+        )
+    by_split = [rows_of_split(dataset, split, labelled=labelled) for split in SPLITS]
+    train, valid, test = (rows if len(rows) else None for rows in by_split)
+    if train is None:
+        raise InputError(f"{name} has no rows to train on")
+    scheme: LabelScheme = manifest.labels.scheme if labelled else "none"
+    return Splits(train, valid, test, manifest.settings.text, scheme, dataset.vocabulary, (name,))

@@ -1,0 +1,109 @@
+"""The rule by which workers' moves become one: all of them count, and never too many at once."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manyhands.models.learner import Piece, StateArray
+from manyhands.spread.balance import cut_evenly
+from manyhands.spread.merge import Merge, merge_moved, reach
+
+
+class Crew:
+    """Workers that each have an array, in one thread: what they say is added up when all have said it."""
+
+    def __init__(self, start, workers, **columns):
+        self.arrays = [start.copy() for _ in range(workers)]
+        self.merges = [Merge(StateArray(array, **columns), workers) for array in self.arrays]
+
+    def exchange(self, rows=None):
+        """As ``merge_moved``, of all workers."""
+        rows = len(self.arrays[0]) if rows is None else rows
+        movers = sum(merge.moved(rows).astype(np.float32) for merge in self.merges)
+        moved = np.flatnonzero(movers)
+        totals = sum(merge.lines(moved, movers[moved]) for merge in self.merges)
+        for merge in self.merges:
+            merge.agree(movers, totals)
+
+
+@given(st.integers(1, 6), st.integers(0, 2**32))
+def test_in_the_end_all_moves_count_as_in_one_process(workers, seed):
+    draw = np.random.default_rng(seed)
+    start = draw.normal(size=(20, 3)).astype(np.float32)
+    crew, alone = Crew(start, workers), start.astype(np.float64)
+    for _ in range(5):
+        for array in crew.arrays:
+            move = (draw.normal(size=array.shape) * (draw.random((20, 1)) < 0.4)).astype(np.float32)
+            array[...] += move
+            alone += move
+        crew.exchange()
+    for _ in range(40 * workers):  # nothing more is learnt, and what is owed is paid
+        crew.exchange()
+    for array in crew.arrays:
+        assert np.array_equal(array, crew.arrays[0])
+        assert np.allclose(array, alone, atol=1e-4)
+
+
+def test_the_mean_counts_at_once_and_the_rest_is_owed():
+    crew = Crew(np.zeros((3, 1), np.float32), 4)
+    for array in crew.arrays:
+        array[0] += 1.0  # all workers move the first row, one of them the second, none the third
+    crew.arrays[2][1] += 1.0
+    crew.exchange()
+    assert crew.arrays[0][:, 0].tolist() == [1.0, 1.0, 0.0]
+    assert crew.merges[0].owed[:, 0].tolist() == [3.0, 0.0, 0.0]
+    crew.exchange()
+    assert crew.arrays[3][0, 0] == 1.75, "a fourth of what is owed"
+
+
+def test_squares_add_up_and_correct_the_moves():
+    start = np.array([[0.5, 0.0, 0.0, 1.0]], np.float32)  # a scale, a weight, padding, and its squares
+    crew = Crew(start, 3, first=1, last=2, squares=3)
+    for array in crew.arrays:
+        array[0, 1] += 0.6
+        array[0, 3] += 1.0
+    crew.exchange()
+    # The squares of one are 2, those of all 4: each move was too long by the root of their ratio.
+    expected = np.array([0.5, 0.6 * np.sqrt(2 / 4), 0.0, 4.0])
+    assert np.allclose(crew.arrays[0][0], expected, atol=1e-6)
+
+
+def test_only_rows_that_anyone_moved_are_sent():
+    array, sent = np.zeros((1000, 4), np.float32), []
+    merge = Merge(StateArray(array, last=3), 2)
+    array[[3, 700], 0] = 1.0
+
+    def note(message):
+        sent.append(message.size)
+
+    merge_moved([merge], [1000], 2, note, note)
+    assert sent == [1000, 2 * 3], "a byte for each row, and the weights of two"
+
+
+@given(st.integers(1, 100_000), st.integers(1, 300))
+def test_every_row_is_reached_the_sooner_the_more_it_moves(rows, exchanges):
+    table = StateArray(np.zeros((rows, 1)), by_frequency=True)
+    reached = [reach(number, table) for number in range(1, exchanges + 1)]
+    assert all(0 < rows_now <= rows for rows_now in reached)
+    assert reached == [reach(number, table) for number in range(1, exchanges + 1)]
+    last = StateArray(np.zeros((rows, 1)))
+    assert reach(16, last) == rows
+
+
+@given(st.lists(st.integers(1, 50), max_size=8), st.integers(1, 30))
+def test_steps_hold_every_row_once_and_in_order(sizes, count):
+    pieces = [Piece(block, 0, size) for block, size in enumerate(sizes)]
+    steps = cut_evenly(pieces, count)
+    assert len(steps) == count
+    found = [(p.block, row) for step in steps for p in step for row in range(p.first, p.last)]
+    assert found == [(block, row) for block, size in enumerate(sizes) for row in range(size)]
+
+
+def test_a_single_worker_is_left_alone():
+    start = np.random.default_rng(0).normal(size=(6, 2)).astype(np.float32)
+    crew = Crew(start, 1)
+    crew.arrays[0] += 0.25
+    crew.exchange()
+    assert crew.arrays[0] == pytest.approx(start + 0.25, abs=1e-6)
+    assert not crew.merges[0].owed.any()
