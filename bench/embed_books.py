@@ -61,8 +61,8 @@ def learn(
 ) -> tuple[Any, State]:
     """The product's own loop; ``each_epoch`` looks at the learner."""
     resources = resources_for(None, THREADS)
-    learner = kind.begin(settings, examples, None, resources, Silent())
-    feed = learner.feed(examples, settings.seed, resources, Silent())
+    learner = kind.begin(settings, examples, None, resources, Silent(), Alone())
+    feed = learner.feed(examples, settings.seed, resources, Silent(), Alone())
     words = sum(feed.rows(block) for block in range(len(feed)))
     plan = Plan(
         epochs, Schedule(settings.learning_rate, words * epochs), settings.seed, THREADS, patience=epochs
@@ -81,7 +81,7 @@ def words_of_study(examples: LabelledRows, dim: int) -> dict[str, Any]:
     """Speed, best of several; and the PIP loss after every epoch."""
     settings = SkipgramSettings(**STUDY, dim=dim, epochs=EPOCHS)
     speeds = [pairs_per_second(learn(Skipgram, settings, examples, EPOCHS)[1]) for _ in range(ROUNDS)]
-    learner = Skipgram.begin(settings, examples, None, resources_for(None, THREADS), Silent())
+    learner = Skipgram.begin(settings, examples, None, resources_for(None, THREADS), Silent(), Alone())
     sampling = learner.model().sampling
     numbers = sampling.numbers(examples.corpus).astype(np.int64)
     matrix = sppmi(examples.corpus, numbers, len(sampling.vocabulary), window=5, shift=10.0, threads=THREADS)
@@ -124,8 +124,8 @@ def naive(vectors: Any, matrix: Any) -> float:
 def letters_of_study(examples: LabelledRows) -> dict[str, Any]:
     settings = CharLstmSettings(**STUDY, dim=200, hidden_size=512, char_dim=128)
     resources = resources_for(None, THREADS)
-    learner = CharLstm.begin(settings, examples, None, resources, Silent())
-    feed = learner.feed(examples, settings.seed, resources, Silent())
+    learner = CharLstm.begin(settings, examples, None, resources, Silent(), Alone())
+    feed = learner.feed(examples, settings.seed, resources, Silent(), Alone())
     speeds = []
     for block in range(4 * ROUNDS):
         piece = feed.piece(Piece(block, 0, feed.rows(block)), 0)

@@ -82,8 +82,8 @@ def examples(texts: list[str]) -> LabelledRows:
 
 def ours(rows: LabelledRows, crew: Alone) -> Callable[[], None]:
     resources = Resources(THREADS, 4 << 30)
-    learner = Lstm.begin(SETTINGS, rows, None, resources, Silent())
-    feed = learner.feed(rows, SETTINGS.seed, resources, Silent())
+    learner = Lstm.begin(SETTINGS, rows, None, resources, Silent(), Alone())
+    feed = learner.feed(rows, SETTINGS.seed, resources, Silent(), Alone())
 
     def epoch() -> None:
         for block in range(len(feed)):

@@ -8,6 +8,7 @@ from manyhands.records import Resources, Silent
 from manyhands.text.corpus import corpus_of
 from manyhands.text.labelled_rows import LabelledRows, Labels
 from manyhands.text.ragged import from_strings
+from manyhands.training.exchange import Alone
 
 RESOURCES = Resources(threads=2, memory_bytes=1 << 30)
 TELLING = ["awful cold broken", "fine decent okay", "great lovely superb", "odd strange weird"]
@@ -39,8 +40,8 @@ def examples(count: int, labels: int = 2, seed: int = 0) -> LabelledRows:
 
 def begin(kind, settings, rows):
     """A learner of these rows, and all of them in its blocks."""
-    learner = kind.begin(settings, rows, None, RESOURCES, Silent())
-    return learner, learner.feed(rows, settings.seed, RESOURCES, Silent())
+    learner = kind.begin(settings, rows, None, RESOURCES, Silent(), Alone())
+    return learner, learner.feed(rows, settings.seed, RESOURCES, Silent(), Alone())
 
 
 def multi_label(count: int, seed: int = 0) -> LabelledRows:

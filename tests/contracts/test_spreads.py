@@ -13,18 +13,34 @@ from manyhands.run.train import train
 
 # What each spread needs to run, and how two are asked to share the work.
 NEEDS = {"allreduce": "torch", "average": "pyspark"}
-TWO = {"allreduce": {"workers": 2}, "average": {"partitions": 2, "master": "local[2]"}}
+TWO = {
+    "allreduce": {"workers": 2},
+    "allreduce, each with its own memory": {"workers": 2, "deterministic": True},
+    "average": {"partitions": 2, "master": "local[2]"},
+}
 
 
-@pytest.fixture(scope="module", params=[spread for spread in SPREADS if spread != "single"])
-def spread(request):
+@pytest.fixture(scope="module", params=TWO)
+def two(request):
     """One after the other; Spark starts once for all that it runs."""
-    need(NEEDS[request.param], find_spec(NEEDS[request.param]))
-    if request.param != "average":
-        yield request.param
+    spread = request.param.partition(",")[0]
+    need(NEEDS[spread], find_spec(NEEDS[spread]))
+    asked = {"spread": spread, **TWO[request.param]}
+    if spread != "average":
+        yield asked
         return
     with spark("local[2]", (), "tests"):
-        yield request.param
+        yield asked
+
+
+def test_every_spread_is_tried():
+    assert {name.partition(",")[0] for name in TWO} == set(SPREADS) - {"single"}
+
+
+def sends(two, name):
+    """Whether anything has to leave a worker's memory."""
+    in_place = not load(LEARNERS, "model", name).shares_batches
+    return two["spread"] == "average" or (in_place and "deterministic" in two)
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +53,13 @@ def those_that_learn(what):
 
 
 @pytest.mark.parametrize("name", those_that_learn("labels"))
-def test_a_crew_is_as_good_as_one(tmp_path, rows, name, spread):
+def test_a_crew_is_as_good_as_one(tmp_path, rows, name, two):
     alone = train(rows, tmp_path / "alone", model=name, epochs=3)
-    crew = train(rows, tmp_path / "crew", model=name, epochs=3, spread=spread, **TWO[spread])
-    assert crew.record["spread"] == spread
+    crew = train(rows, tmp_path / "crew", model=name, epochs=3, **two)
+    assert crew.record["spread"] == two["spread"]
     assert crew.record["workers"] == 2
     assert crew.record["examples_seen"] == alone.record["examples_seen"] == 18_000
-    assert crew.record["traffic"]["bytes"] > 0
+    assert (crew.record["traffic"]["bytes"] > 0) == sends(two, name)
     losses = [run.record["scores"]["train"][-1]["loss"] for run in (alone, crew)]
     assert losses[1] < losses[0] + 0.05
     texts = ["awful broken food", "a great lovely day", "fine and decent"]
@@ -53,18 +69,20 @@ def test_a_crew_is_as_good_as_one(tmp_path, rows, name, spread):
 
 
 @pytest.mark.parametrize("name", those_that_learn("words"))
-def test_a_crew_learns_words_as_well_as_one(tmp_path, name, spread):
+def test_a_crew_learns_words_as_well_as_one(tmp_path, name, two):
     text = tmp_path / "text.txt"
     text.write_text("\n".join(running_text(6000)))
     settings = {"model": name, "epochs": 3, "dim": 20, "sample": 1.0}
     if name == "charlstm":
         settings |= {"hidden_size": 32, "batch_size": 512, "learning_rate": 0.02}
     alone = train(text, tmp_path / "alone", **settings)
-    crew = train(text, tmp_path / "crew", **settings, spread=spread, **TWO[spread])
+    crew = train(text, tmp_path / "crew", **settings, **two)
     assert crew.record["examples_seen"] == alone.record["examples_seen"] == 3 * alone.record["data"]["tokens"]
-    assert crew.record["traffic"]["bytes"] > 0
+    assert (crew.record["traffic"]["bytes"] > 0) == sends(two, name)
     pairs = [[epoch["examples"] for epoch in run.record["scores"]["train"]] for run in (alone, crew)]
-    if spread == "average":  # whose partitions look as far as their own seeds say, in rounds and not epochs
+    if (
+        two["spread"] == "average"
+    ):  # whose partitions look as far as their own seeds say, in rounds and not epochs
         assert sum(pairs[1]) == pytest.approx(sum(pairs[0]), rel=0.02)
     else:
         assert pairs[0] == pairs[1]

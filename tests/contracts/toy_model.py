@@ -81,18 +81,18 @@ class Toy:
     learns: ClassVar[str] = "labels"
     shares_batches: ClassVar[bool] = False
 
-    def __init__(self, settings, labels):
+    def __init__(self, settings, labels, crew):
         self._settings, self._labels = settings, labels
-        self._counts = np.zeros((BUCKETS, len(labels)), np.float32)
+        self._counts = crew.zeros(BUCKETS, len(labels))
 
     @classmethod
-    def begin(cls, settings, examples, previous, resources, progress):
-        learner = cls(settings, examples.labels.names)
+    def begin(cls, settings, examples, previous, resources, progress, crew):
+        learner = cls(settings, examples.labels.names, crew)
         if previous:
             learner._counts[:, : len(previous.labels)] = previous.counts
         return learner
 
-    def feed(self, examples, seed, resources, progress):
+    def feed(self, examples, seed, resources, progress, crew):
         return ToyFeed(examples)
 
     def learn(self, rows, rate, seed, crew):

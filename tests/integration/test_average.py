@@ -95,10 +95,10 @@ def apart(data, name, number, **settings):
     whole = open_splits((str(data),), job, Silent()).train
     share = partition.share_of(len(whole), 3, job.settings.seed, number)
     kind = load(LEARNERS, "model", name)
-    learner = kind.begin(job.settings, whole, None, job.resources, Silent())
+    learner = kind.begin(job.settings, whole, None, job.resources, Silent(), Alone())
     before = {key: array.copy() for key, array in arrays_of(learner).items()}
     seed = partition.seed_of(job.settings.seed, number)
-    feed = learner.feed(whole.take(share), seed, job.resources, Silent())
+    feed = learner.feed(whole.take(share), seed, job.resources, Silent(), Alone())
     epochs = job.settings.epochs
     plan = Plan(epochs, schedule_of(job, feed), seed, threads=1, patience=99)
     state = State()

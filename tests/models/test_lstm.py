@@ -245,17 +245,19 @@ def test_vectors_of_a_file_are_where_it_begins(tmp_path):
     path = tmp_path / "vectors.txt"
     path.write_text("3 4\nawful 1 2 3 4\nunheardof 9 9 9 9\nfood 5 6 7 8\n")
     rows, settings = examples(300), LstmSettings(dim=4, hidden_size=16, pretrained_vectors=str(path))
-    learner = Lstm.begin(settings, rows, None, RESOURCES, Silent())
+    learner = Lstm.begin(settings, rows, None, RESOURCES, Silent(), Alone())
     table = arrays_of(learner)["embedding"]
     assert sum((row == [1, 2, 3, 4]).all() or (row == [5, 6, 7, 8]).all() for row in table) == 2
     with pytest.raises(UsageError, match="line 2 has 4 numbers; --dim is 5"):
-        Lstm.begin(LstmSettings(dim=5, pretrained_vectors=str(path)), rows, None, RESOURCES, Silent())
+        Lstm.begin(
+            LstmSettings(dim=5, pretrained_vectors=str(path)), rows, None, RESOURCES, Silent(), Alone()
+        )
     path.write_text("zzz 1 2 3 4\n")
     with pytest.raises(InputError, match="for none of the words"):
-        Lstm.begin(settings, rows, None, RESOURCES, Silent())
+        Lstm.begin(settings, rows, None, RESOURCES, Silent(), Alone())
     path.write_text("awful 1 2 x 4\n")
     with pytest.raises(InputError, match="not a vector"):
-        Lstm.begin(settings, rows, None, RESOURCES, Silent())
+        Lstm.begin(settings, rows, None, RESOURCES, Silent(), Alone())
 
 
 @pytest.mark.parametrize(

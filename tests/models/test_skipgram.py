@@ -15,6 +15,7 @@ from manyhands.records import Resources, Silent
 from manyhands.spread.single import Single
 from manyhands.text.ragged import from_strings
 from manyhands.text.vocabulary import Vocabulary
+from manyhands.training.exchange import Alone
 from manyhands.training.job import job_for
 from tests.tasks import RESOURCES, running_text, unlabelled
 
@@ -128,6 +129,7 @@ def test_too_large_a_model_is_refused_before_it_is_made():
             None,
             Resources(1, 1 << 30),
             Silent(),
+            Alone(),
         )
 
 

@@ -13,13 +13,13 @@ import time
 from pathlib import Path
 
 import numpy as np
-from torch.distributed import PrefixStore
 
 from manyhands.models.recurrent import lstm
 from manyhands.records import Resources, Silent
 from manyhands.spread.allreduce import AllReduceExchange
 from manyhands.spread.balance import Policy
-from manyhands.spread.group import Group, LostWorkerError
+from manyhands.spread.group import Group
+from manyhands.spread.node import LostWorkerError
 from manyhands.training.job import job_for
 from manyhands.training.learn import learn
 from manyhands.training.objective import objective_of
@@ -28,20 +28,11 @@ from tests.tasks import examples, running_text, unlabelled
 RANK = int(os.environ.get("RANK", "0"))
 
 
-class Numbered(Group):
-    """One of several groups that meet at one store, where each needs keys of its own."""
-
-    def __init__(self, number, stall_seconds):
-        super().__init__(stall_seconds)
-        self._number = number
-
-    def _found_store(self):
-        return PrefixStore(f"job {self._number}", super()._found_store())
-
-
 def main(calls):
     for number, call in enumerate(calls):
-        with Numbered(number, call.get("silent", {}).get("seconds", 60)) as group:
+        if number:  # each needs a store of its own, or keys of its own
+            os.environ["TORCHELASTIC_RESTART_COUNT"] = str(number)
+        with Group(call.get("silent", {}).get("seconds", 60)) as group:
             work(group, **call)
 
 

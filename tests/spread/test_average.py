@@ -132,11 +132,11 @@ def test_a_feed_of_some_rows_leaves_the_learner_as_it_is(name):
     learner, feed = begin(kind, kind.Settings(**({"hidden_size": 8} if "lstm" in name else {})), rows)
     before = {key: array.copy() for key, array in arrays_of(learner).items()}
     some = rows.take(np.arange(len(rows))[::3])
-    share = learner.feed(some, 0, RESOURCES, Silent())
+    share = learner.feed(some, 0, RESOURCES, Silent(), Alone())
     assert all(np.array_equal(before[key], array) for key, array in arrays_of(learner).items())
     total = len(some) if feed.unit == "rows" else some.corpus.tokens
     assert sum(share.rows(block) for block in range(len(share))) == total
-    assert len(learner.feed(rows.take(np.arange(0)), 0, RESOURCES, Silent())) == 0
+    assert len(learner.feed(rows.take(np.arange(0)), 0, RESOURCES, Silent(), Alone())) == 0
 
 
 class Blocks:

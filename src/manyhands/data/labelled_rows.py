@@ -22,10 +22,11 @@ from manyhands.storage.files import expand
 from manyhands.text.corpus import Corpus, corpus_in_memory
 from manyhands.text.labelled_rows import LabelledRows, Labels
 from manyhands.text.ragged import concatenate, from_arrow
-from manyhands.text.vocabulary import FIRST_WORD
+from manyhands.text.vocabulary import FIRST_WORD, UNKNOWN
 from manyhands.text.words import Numbered
 
 TABLE_BYTES = 1 << 30
+COUNTED_SPLIT = "train"
 
 
 def rows_of_split(dataset: Dataset, split: str, *, labelled: bool = True) -> LabelledRows:
@@ -38,13 +39,31 @@ def rows_of_split(dataset: Dataset, split: str, *, labelled: bool = True) -> Lab
         raise InputError(f"the labels of {dataset.folder} are damaged; prepare the dataset again")
     specials = pa.array([""] * FIRST_WORD, pa.large_string())
     letters = from_arrow(pa.concat_arrays([specials, dataset.vocabulary.words]))
-    corpus = Corpus(partial(_checked_rows, rows, len(letters)), len(rows), rows.tokens, letters)
-    if not labelled:
-        return LabelledRows(corpus, Labels.none(len(rows)), rows.weights)
+    corpus = Corpus(
+        partial(_checked_rows, rows, len(letters)),
+        len(rows),
+        rows.tokens,
+        letters,
+        measure=rows.lengths,
+        counts=_counts(dataset, rows) if split == COUNTED_SPLIT else None,
+    )
     offsets = rows.label_offsets
-    if offsets is None:
-        return LabelledRows(corpus, Labels.single(rows.labels, names), rows.weights)
-    return LabelledRows(corpus, Labels(rows.labels, offsets, names, multi_label=True), rows.weights)
+    if not labelled:
+        labels = Labels.none(len(rows))
+    elif offsets is None:
+        labels = Labels.single(rows.labels, names)
+    else:
+        labels = Labels(rows.labels, offsets, names, multi_label=True)
+    # Rows are stored in the order of their digests, which is as good as any shuffle.
+    known_as = dataset.manifest.fingerprint(split, labelled=labelled)
+    return LabelledRows(corpus, labels, rows.weights, shuffled=True, known_as=known_as)
+
+
+def _counts(dataset: Dataset, rows: Split) -> Ints:
+    """How often each id stands in the training rows, in which the words of the vocabulary were counted."""
+    counts = np.append(np.zeros(FIRST_WORD, np.int64), dataset.vocabulary.counts)
+    counts[UNKNOWN] = rows.tokens - counts.sum()
+    return counts
 
 
 def _checked_rows(split: Split, words: int, rows: Ints) -> tuple[Tokens, Ints]:

@@ -1,5 +1,6 @@
 """The manifest of a dataset: what it holds, how it was made, and where every input row went."""
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ from manyhands.records import Ledger
 from manyhands.settings import LabelScheme, PrepareSettings
 from manyhands.storage.destination import MARKERS, Kind, not_found
 from manyhands.storage.files import flush, sha256
+from manyhands.text.vocabulary import FILE as VOCABULARY
 
 FILE = MARKERS["dataset"]
 VERSION = 1
@@ -70,6 +72,13 @@ class Manifest(_Facts):
             json.dump(self.model_dump(), file, indent=1, ensure_ascii=False)
             file.write("\n")
         flush(folder / FILE)
+
+    def fingerprint(self, split: str, *, labelled: bool) -> str:
+        """The same for the same rows of a split, by the checksums of its parts."""
+        sums = [part.sha256 for part in self.parts if part.split == split]
+        sums += [self.files[VOCABULARY].sha256]  # of the words that tokens stand for
+        names = self.labels.names if labelled else None
+        return hashlib.sha256(json.dumps([sums, names]).encode()).hexdigest()[:16]
 
     def verify(self, folder: Path) -> None:
         """Read every file that the manifest names and compare it with its checksum."""

@@ -73,9 +73,22 @@ class Crew(Protocol):
     """Those who learn together, as a learner sees them."""
 
     clock: Clock
+    workers: int
 
-    def sum(self, numbers: npt.NDArray[np.float32]) -> None:
+    def share(self, count: int) -> tuple[int, int]:
+        """This worker's share of so many rows or blocks: from where to where. Alone, all of them."""
+        ...
+
+    def sum(self, numbers: npt.NDArray[Any]) -> None:
         """Add up what every worker has, in place: all then have the same. Alone, nothing changes."""
+        ...
+
+    def zeros(self, rows: int, width: int) -> npt.NDArray[np.float32]:
+        """Room for weights that are learnt in place: workers of one machine share it."""
+        ...
+
+    def to_fill(self, rows: int) -> tuple[int, int]:
+        """The rows of such an array that are this worker's to fill: from where to where."""
         ...
 
 
@@ -98,12 +111,21 @@ class Learner(Protocol):
         previous: Any | None,
         resources: Resources,
         progress: Progress,
+        crew: Crew,
     ) -> Self:
-        """A learner of these rows, their words and labels; it knows nothing yet, or all of ``previous``."""
+        """A learner of these rows, their words and labels; it knows nothing yet, or all of ``previous``.
+
+        What has to be counted, each worker counts in its share of the rows.
+        """
         ...
 
-    def feed(self, examples: LabelledRows, seed: int, resources: Resources, progress: Progress) -> Feed:
-        """All or some of the rows that it began with, in blocks; ``seed`` decides which come together."""
+    def feed(
+        self, examples: LabelledRows, seed: int, resources: Resources, progress: Progress, crew: Crew
+    ) -> Feed:
+        """All or some of the rows that it began with, in blocks; ``seed`` decides which come together.
+
+        Whatever is made ahead, is made of this worker's share of the blocks.
+        """
         ...
 
     def learn(self, rows: Any, rate: float, seed: int, crew: Crew) -> Loss:

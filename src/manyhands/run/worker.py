@@ -16,7 +16,7 @@ def main() -> int:
     end_with_parent(signal.SIGKILL)  # before anything heavy is loaded
 
     from manyhands.run.train import train  # noqa: PLC0415
-    from manyhands.spread.group import LostWorkerError  # noqa: PLC0415
+    from manyhands.spread.node import LostWorkerError  # noqa: PLC0415
 
     call = json.loads(Path(sys.argv[1]).read_text("utf-8"))
     reporter = Reporter(Path(os.environ[FOLDER]), int(os.environ.get(RESTARTS, "0")))

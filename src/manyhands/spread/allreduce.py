@@ -1,9 +1,8 @@
-"""``allreduce``: a process for each worker, started by torchrun; all hold the whole model and add up what
-they learn.
+"""``allreduce``: a process for each worker, started by torchrun; each has its share of the rows.
 
 Learners that share batches add up their gradients in every step. The others learn rows of their own in
-place, and merge what they have learnt (see ``merge``): the rows that move most after every step, all of them
-after a round.
+place. Workers of one machine do so in the same memory, without locks (Hogwild), as threads do; machines merge
+what they have learnt (see ``merge``): the rows that move most after every step, all of them after a round.
 """
 
 import json
@@ -11,15 +10,17 @@ import shutil
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from manyhands.catalog import LEARNERS, load
 from manyhands.engines import torchrun
 from manyhands.errors import InputError, UsageError
 from manyhands.kernels.compile import Ints
@@ -34,7 +35,7 @@ from manyhands.spread.spread import Spread
 from manyhands.storage.files import STDIN
 from manyhands.text.labelled_rows import LabelledRows
 from manyhands.training.checkpoint import ANY
-from manyhands.training.exchange import Learn, Step, total_loss
+from manyhands.training.exchange import ROUND_BLOCKS, Learn, Step, total_loss
 from manyhands.training.job import Job, Outcome, Role
 from manyhands.training.learn import Watch, learn
 from manyhands.training.state import State
@@ -43,6 +44,9 @@ WORKER = "manyhands.run.worker"  # the module that each process of a crew runs
 # After so much, all workers agree on every row: a checkpoint can be kept, or the crew can stop.
 ROUND_ROWS = {"rows": 1 << 20, "words": 1 << 24}
 
+WORTH_MOVING = 0.05  # shares of rows that are learnt in place change if one of them does by so much
+
+Numbers = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
 
 
@@ -111,10 +115,13 @@ class AllReduce(Spread):
     ) -> Outcome:
         settings = _settings(job)
         job = replace(job, run=torchrun.known_run(ANY))
-        with Group(settings.stall_seconds) as group:
-            policy = Policy() if job.training.deterministic else Policy.parse(settings.balance)
+        deterministic = job.training.deterministic
+        # Who learns in the same memory as others never does so twice in the same order.
+        share = load(LEARNERS, "model", job.model).shares_batches or not deterministic
+        with Group(settings.stall_seconds, share=share) as group:
+            policy = Policy() if deterministic else Policy.parse(settings.balance)
             keeps = group.keeps_files(job.checkpoint)
-            threads = 1 if job.training.deterministic else job.resources.threads
+            threads = 1 if deterministic else job.resources.threads
             exchange = AllReduceExchange(group, policy, threads)
             outcome = learn(job, examples, valid, exchange, progress, watch, keeps=keeps)
             if keeps and group.rank and job.checkpoint:  # where files are not shared, nobody else will
@@ -138,24 +145,22 @@ class AllReduceExchange:
 
     def __init__(self, group: Any, policy: Policy, threads: int = 1) -> None:
         self.clock, self.workers, self.stopping = Clock(), group.size, False
+        self.keeps_weights = group.leads
         self._group, self._policy, self._threads = group, policy, threads
+        self._in_place = False
         self._parts: dict[str, StateArray] = {}
         self._merges: dict[str, Merge] = {}
         self._shares = equal(group.size)
         self._log: list[dict[str, Any]] = []
         self._steps = self._epochs = 0
         self._rows = self._work = 0.0  # since the shares were measured last
-        self._waited = 0.0  # in this round
+        self._waited = self._spent = 0.0  # in this round, and in all of them
         self._given: deque[int] = deque()  # rows of the rounds that are settled and not yet learnt
 
-    def start(self, learner: Learner, state: State, identity: dict[str, Any], rows: int) -> None:
+    def join(self, identity: dict[str, Any], rows: int) -> None:
         if rows < self.workers:
             raise InputError(f"{rows} rows are too few for {self.workers} workers; lower --workers")
         self._group.wait_for_all()
-        self._refuse_if_others_differ(identity)
-        self._begin_together(learner, state)
-
-    def _refuse_if_others_differ(self, identity: dict[str, Any]) -> None:
         meant = {**identity, "balance": repr(self._policy)}
         mine = zlib.crc32(json.dumps(meant, sort_keys=True, default=str).encode())
         others = self._group.gather(np.array([mine], np.float64))[:, 0]
@@ -166,51 +171,94 @@ class AllReduceExchange:
                 "give all workers the same command and the same files"
             )
 
-    def _begin_together(self, learner: Learner, state: State) -> None:
-        """From the weights of whoever has come furthest: a checkpoint may stand on one node only."""
-        places = self._group.gather(np.array([state.seen, state.epoch], np.float64))
+    def start(self, learner: Learner, state: State) -> None:
+        """From the weights of whoever has come furthest: a checkpoint may stand on one machine only."""
+        self._in_place = not learner.shares_batches
+        place = [state.seen, state.epoch] if self.keeps_weights else [-1, -1]
+        places = self._group.gather(np.array(place, np.float64))
         leader = int(np.lexsort((-places[:, 1], -places[:, 0]))[0])
         facts = json.loads(self._group.text_of(leader, json.dumps(state.facts())))
-        best, owed = {**state.best} if facts["best_epoch"] else {}, state.owed
-        if facts["best_epoch"] and not best:
-            best = {name: np.zeros_like(array) for name, array in arrays_of(learner).items()}
-        state.take(facts, best, {})
+        best = state.best if facts["best_epoch"] and self.keeps_weights else {}
+        state.take(facts, best, state.owed)
         self._steps = sum(lap["rounds"] for lap in state.laps) + state.round
         torchrun.note_run(state.run)
-        for array in [*arrays_of(learner).values(), *(best[name] for name in sorted(best))]:
-            self._group.same_for_all(array, leader)
-        if not learner.shares_batches:
+        differed = self._take_over(learner, state, leader)
+        if self._in_place and self._group.machines > 1 and self._group.leads:
             self._parts = learner.state()
-            self._merges = {
-                name: Merge(part, self.workers, owed.get(name)) for name, part in self._parts.items()
-            }
-            state.owed = {name: merge.owed for name, merge in self._merges.items()}
-            for array in state.owed.values():
-                self._group.same_for_all(array, leader)
+            for name, part in self._parts.items():
+                merge = self._merges[name] = Merge(part, self._group.machines, state.owed.get(name))
+                state.owed[name] = merge.owed
+                if differed:
+                    self._group.same_for_machines(merge.owed, leader)
+        self._group.be_strict()
 
-    def round_blocks(self, learner: Learner, feed: Feed) -> int:
-        return 1 if learner.shares_batches else max(ROUND_ROWS[feed.unit] // feed.rows(0), 1)
+    def _take_over(self, learner: Learner, state: State, leader: int) -> bool:
+        """The weights of one worker for all; whether there was any difference."""
+        arrays = arrays_of(learner)
+        shared = self._in_place and not self._group.leads  # another one speaks for these weights
+        mine = 0 if shared else _checksum([arrays, state.best, state.owed])
+        sums = self._group.gather(np.array([mine, not shared], np.float64))
+        sums = sums[sums[:, 1] > 0, 0]
+        if (sums == sums[0]).all():
+            return False
+        for name, array in arrays.items():
+            self._group.same_for_all(array, leader)
+            if state.best_epoch:
+                best = state.best.get(name, np.zeros_like(array))
+                self._group.same_for_all(best, leader)
+                if self.keeps_weights:
+                    state.best[name] = best
+        return True
+
+    def share(self, count: int) -> tuple[int, int]:
+        first, last = cut(count, self._shares)[self._group.rank : self._group.rank + 2]
+        return first, last
+
+    def zeros(self, rows: int, width: int) -> Floats:
+        room: Floats = self._group.zeros((rows, width))
+        return room
+
+    def to_fill(self, rows: int) -> tuple[int, int]:
+        bounds: tuple[int, int] = self._group.share_of_machine(rows)
+        return bounds
+
+    def rounds(self, learner: Learner, feed: Feed, order: Ints) -> list[Ints]:
+        """Batches that are shared, one by one; of other blocks, as large a part of everyone's as of all."""
+        if learner.shares_batches:
+            return list(order.reshape(-1, 1))
+        bounds = cut(len(order), self._shares)
+        mine = [order[(order >= first) & (order < last)] for first, last in pairwise(bounds)]
+        rows = sum(feed.rows(block) for block in range(len(feed)))
+        count = max(rows // ROUND_ROWS[feed.unit], 1)
+        return [_side_by_side([_nth(blocks, n, count) for blocks in mine]) for n in range(count)]
 
     def steps(self, learner: Learner, feed: Feed, blocks: Ints) -> list[list[Piece]]:
-        """A part of every block where batches are shared, whole blocks otherwise; as large as the share."""
-        me, numbers = self._group.rank, blocks.tolist()
+        """A part of every batch that is shared, or the blocks of this worker's share."""
         if learner.shares_batches:
-            bounds = [(block, cut(feed.rows(block), self._shares)) for block in numbers]
-            steps = [[Piece(block, at[me], at[me + 1])] for block, at in bounds]
+            steps = [[Piece(block, *self.share(feed.rows(block)))] for block in blocks.tolist()]
         else:
-            rows = [feed.rows(block) for block in numbers]
-            # Everyone takes as many steps, however large its share is: nobody waits for one that has ended.
-            count = max(sum(rows) // feed.between_exchanges, 1)
-            first, last = cut(len(numbers), self._shares)[me : me + 2]
-            mine = [Piece(numbers[n], 0, rows[n]) for n in range(first, last)]
-            steps = [list(chain(*cut_evenly(step, self._threads))) for step in cut_evenly(mine, count)]
+            first, last = self.share(len(feed))
+            mine = [Piece(n, 0, feed.rows(n)) for n in blocks.tolist() if first <= n < last]
+            steps = self._between_merges(mine, sum(feed.rows(block) for block in blocks.tolist()), feed)
         self._given.append(sum(piece.last - piece.first for step in steps for piece in step))
         return steps
 
-    def sum(self, numbers: Floats) -> None:
+    def _between_merges(self, mine: list[Piece], rows: int, feed: Feed) -> list[list[Piece]]:
+        if self._group.machines == 1:  # there is nothing to merge; blocks are made a few at a time
+            return [mine[at : at + ROUND_BLOCKS] for at in range(0, max(len(mine), 1), ROUND_BLOCKS)]
+        # Everyone takes as many steps, however large its share is: nobody waits for one that has ended.
+        count = max(rows // feed.between_exchanges, 1)
+        return [list(chain(*cut_evenly(step, self._threads))) for step in cut_evenly(mine, count)]
+
+    def sum(self, numbers: Numbers) -> None:
+        with self._waiting():
+            self.stopping |= self._group.sum(numbers)
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
         with self.clock.on("exchange"):
             began = time.perf_counter()
-            self.stopping |= self._group.sum(numbers)
+            yield
             self._waited += time.perf_counter() - began
 
     def round(self, learner: Learner, steps: Iterable[Step], learn: Learn) -> Loss:
@@ -218,50 +266,63 @@ class AllReduceExchange:
         if learner.shares_batches:
             loss = total_loss(learn(step) for step in steps)
         else:
-            loss = self._merge_after_each(steps, learn)
+            loss = self._learn_in_place(steps, learn)
         self._work += time.perf_counter() - began - self._waited
+        self._spent += self._waited
         self._rows += self._given.popleft()
         self._steps += 1
         self._group.beat(self._steps)
-        if self._policy.after_step(self._steps):
+        if not self._in_place and self._policy.after_step(self._steps):
             self._rebalance()
         return loss
 
-    def _merge_after_each(self, steps: Iterable[Step], learn: Learn) -> Loss:
-        """Learn in place, and merge the rows that move most after every step, all of them after the last."""
+    def _learn_in_place(self, steps: Iterable[Step], learn: Learn) -> Loss:
+        """Merge the rows that move most after every step, all of them after the last."""
         losses = []
+        with self._waiting():
+            self._group.meet()  # a checkpoint may just be written of weights that are shared
         for number, step in enumerate(steps, 1):
             if number > 1:
                 self._merge([reach(number - 1, part) for part in self._parts.values()])
             losses.append(learn(step))
         self._merge([len(part.array) for part in self._parts.values()])
-        everyone = self._group.gather(np.array(total_loss(losses))).sum(axis=0)
-        self.sum(np.zeros(1, np.float32))  # it tells whether anyone is to stop
+        everyone = np.array(total_loss(losses), np.float64)
+        self.sum(everyone)
         return Loss(*everyone.tolist())
 
     def _merge(self, reaches: list[int]) -> None:
-        merges, group = list(self._merges.values()), self._group
-        with self.clock.on("exchange"):
-            began = time.perf_counter()
-            if sum(reaches) <= FEW:
-                merge_hottest(merges, reaches, self.workers, group.add_halves)
-            else:
-                merge_moved(merges, reaches, self.workers, group.add_up, group.add_halves)
-            self._waited += time.perf_counter() - began
+        """Merge what machines have learnt, while their workers wait."""
+        if self._group.machines == 1:
+            return
+        with self._waiting():
+            self._group.meet()
+            if self._group.leads:
+                self._merge_machines(list(self._merges.values()), reaches)
+            self._group.meet()
+
+    def _merge_machines(self, merges: list[Merge], reaches: list[int]) -> None:
+        group = self._group
+        if sum(reaches) <= FEW:
+            merge_hottest(merges, reaches, group.machines, group.add_halves)
+        else:
+            merge_moved(merges, reaches, group.machines, group.add_up, group.add_halves)
 
     def _rebalance(self) -> None:
         measured = self._group.gather(np.array([self._rows, self._work]))
-        self._shares = by_speed(self._shares, measured[:, 0], measured[:, 1])
+        shares = by_speed(self._shares, measured[:, 0], measured[:, 1])
+        # Of rows that are learnt in place, features have to be made anew of those that move.
+        if not self._in_place or (np.abs(shares / self._shares - 1) > WORTH_MOVING).any():
+            self._shares = shares
         self._log.append(
             {"step": self._steps, "shares": [round(share, 4) for share in self._shares.tolist()]}
         )
         self._rows = self._work = 0.0
 
     def gather(self, rows: int, make: Callable[[int, int], Floats]) -> Floats:
-        bounds = cut(rows, self._shares)
-        mine = make(bounds[self._group.rank], bounds[self._group.rank + 1])
+        first, last = self.share(rows)
+        mine = make(first, last)
         out = np.zeros((rows, mine.shape[1]), np.float32)
-        out[bounds[self._group.rank] : bounds[self._group.rank + 1]] = mine
+        out[first:last] = mine
         self._group.sum(out)
         return out
 
@@ -272,7 +333,8 @@ class AllReduceExchange:
         spent[:, wait] = spent[:, exchange] - spent[:, exchange].min()
         spent[:, exchange] -= spent[:, wait]
         self._epochs += 1
-        if self._policy.after_epoch(self._epochs):
+        # Shares of what is learnt in place are ranges of rows, each learnt once in an epoch.
+        if self._policy.after_epoch(self._epochs) or (self._in_place and self._policy.steps):
             self._rebalance()
         self.clock.seconds, log, self._log = {}, self._log, []
         seconds = {
@@ -283,5 +345,29 @@ class AllReduceExchange:
         return {"seconds": seconds, "shares": log}
 
     def finish(self) -> Traffic:
-        waited = self._group.gather(np.array([self._group.seconds]))[:, 0]
-        return Traffic(self._group.bytes, float(waited[self._group.rank] - waited.min()), 0.0)
+        spent = self._group.gather(np.array([self._spent]))[:, 0]
+        return Traffic(self._group.bytes, float(spent[self._group.rank] - spent.min()), 0.0)
+
+
+def _nth(blocks: Ints, number: int, count: int) -> Ints:
+    """The part of this ``number``, of so many."""
+    return blocks[len(blocks) * number // count : len(blocks) * (number + 1) // count]
+
+
+def _side_by_side(parts: list[Ints]) -> Ints:
+    """The blocks of several workers in the order in which they come when all begin and end together.
+
+    >>> _side_by_side([np.array([1, 2, 3, 4]), np.array([7, 8])]).tolist()
+    [1, 2, 7, 3, 4, 8]
+    """
+    when = np.concatenate([(np.arange(len(part)) + 1) / max(len(part), 1) for part in parts])
+    return np.concatenate(parts)[np.argsort(when, kind="stable")]
+
+
+def _checksum(groups: list[dict[str, Numbers]]) -> int:
+    total = 0
+    for arrays in groups:
+        for name in sorted(arrays):
+            data = np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data
+            total = zlib.crc32(data, zlib.crc32(name.encode(), total))
+    return total

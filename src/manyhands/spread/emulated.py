@@ -1,7 +1,7 @@
-"""A crew of threads in one process: what ``allreduce`` would make of so many workers, on one machine.
+"""A crew of threads in one process: what ``allreduce`` would make of so many machines of one worker each.
 
-The exchange is the crew's own; only the lines between the workers are emulated, in memory. Every worker
-holds a model of its own, so it needs as much memory as a crew, and it tells nothing of how fast a crew is.
+The exchange is the crew's own; only the lines between the machines are emulated, in memory. Each of them
+holds a model of its own, so it takes the memory of all of them, and it tells nothing of how fast they are.
 """
 
 import threading
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from manyhands.kernels.simd import aligned_zeros
 from manyhands.records import Resources, Silent
 from manyhands.spread.allreduce import AllReduceExchange
 from manyhands.spread.balance import Policy
@@ -36,6 +37,7 @@ class EmulatedGroup:
 
     def __init__(self, lines: Lines, rank: int) -> None:
         self.rank, self.size = rank, len(lines.said)
+        self.machines, self.leads = self.size, True
         self.bytes, self.seconds = 0, 0.0
         self._lines = lines
 
@@ -49,6 +51,18 @@ class EmulatedGroup:
 
     def wait_for_all(self) -> None:
         self._lines.barrier.wait()
+
+    def meet(self) -> None:
+        pass
+
+    def be_strict(self) -> None:
+        pass
+
+    def zeros(self, shape: tuple[int, int]) -> Numbers:
+        return aligned_zeros(*shape)
+
+    def share_of_machine(self, rows: int) -> tuple[int, int]:
+        return 0, rows
 
     def name(self, worker: int) -> str:
         return f"worker {worker}"
@@ -75,6 +89,9 @@ class EmulatedGroup:
 
     def text_of(self, worker: int, text: str) -> str:
         return str(self._all_say(text)[worker])
+
+    def same_for_machines(self, array: Numbers, worker: int) -> None:
+        self.same_for_all(array, worker)
 
     def same_for_all(self, array: Numbers, worker: int) -> None:
         array[...] = self._all_say(array.copy())[worker]

@@ -123,7 +123,9 @@ class Opened:
             )
         kind: type[Learner] = load(LEARNERS, "model", call.model)
         known = previous.model if previous else None
-        self.learner = kind.begin(self.job.settings, self._examples, known, self._resources, Silent())
+        self.learner = kind.begin(
+            self.job.settings, self._examples, known, self._resources, Silent(), Alone()
+        )
         self._feeds: OrderedDict[int, Feed] = OrderedDict()
 
     def feed(self, partition: int, partitions: int) -> Feed:
@@ -131,7 +133,9 @@ class Opened:
             seed = self.job.settings.seed
             mine = self._examples.take(share_of(len(self._examples), partitions, seed, partition))
             some = Resources(1, self._resources.memory_bytes // KEPT_FEEDS)
-            self._feeds[partition] = self.learner.feed(mine, seed_of(seed, partition), some, Silent())
+            self._feeds[partition] = self.learner.feed(
+                mine, seed_of(seed, partition), some, Silent(), Alone()
+            )
             if len(self._feeds) > KEPT_FEEDS:
                 self._feeds.popitem(last=False)
         self._feeds.move_to_end(partition)

@@ -34,21 +34,44 @@ class Corpus:
     words: Ragged  # the letters of each number, empty where it stands for no word
     ready: Hashes | None = None  # the hashes, where whoever made the corpus had them at hand
     values: npt.NDArray[np.float32] | None = None  # of rows of numbers: what each "word" stands for
+    # How many words some rows have, and how often each word stands in all of them: where that is known
+    # without reading them.
+    measure: Callable[[Ints], Ints] | None = None
+    counts: Ints | None = None
 
     def __len__(self) -> int:
         return self.rows
 
     def part(self, first: int, last: int) -> "Corpus":
         """The rows from ``first`` up to ``last``."""
-        return replace(self, take=lambda rows: self.take(rows + first), rows=last - first)
+        measure = self.measure
+        return replace(
+            self,
+            take=lambda rows: self.take(rows + first),
+            rows=last - first,
+            measure=measure and (lambda rows: measure(rows + first)),
+            counts=None,
+        )
 
     def some(self, rows: Ints) -> "Corpus":
         """These rows only, in the order given; words keep their numbers."""
-        parts = (rows[first : first + ROWS_AT_ONCE] for first in range(0, len(rows), ROWS_AT_ONCE))
-        tokens = sum(int(self.take(part)[1][-1]) for part in parts)
+        lengths = self.lengths(rows)
         return replace(
-            self, take=lambda some: self.take(rows[some]), rows=len(rows), tokens=tokens, ready=self.hashes
+            self,
+            take=lambda some: self.take(rows[some]),
+            rows=len(rows),
+            tokens=int(lengths.sum()),
+            ready=self.hashes,
+            measure=lambda some: lengths[some],
+            counts=None,
         )
+
+    def lengths(self, rows: Ints) -> Ints:
+        """How many words some rows have."""
+        if self.measure is not None:
+            return self.measure(rows)
+        parts = (rows[first : first + ROWS_AT_ONCE] for first in range(0, len(rows), ROWS_AT_ONCE))
+        return np.concatenate([np.zeros(0, np.int64), *(np.diff(self.take(part)[1]) for part in parts)])
 
     def texts(self, rows: Ints) -> Ragged:
         """Some rows as text again, a blank between words."""
@@ -144,7 +167,8 @@ def corpus_once(normal: Ragged) -> Corpus:
         _count_on(offsets, rows, places, out)
         return out, places
 
-    return Corpus(take, len(normal), int(offsets[-1]), Ragged(letters, starts), hashes)
+    words = Ragged(letters, starts)
+    return Corpus(take, len(normal), int(offsets[-1]), words, hashes, measure=lengths.__getitem__)
 
 
 @kernel
@@ -179,7 +203,7 @@ def corpus_in_memory(units: Units, offsets: Ints, lengths: Ints, bases: Numbers,
         _decode(units, offsets, bases, rows, places, out)
         return out, places
 
-    return Corpus(take, len(lengths), int(lengths.sum()), words)
+    return Corpus(take, len(lengths), int(lengths.sum()), words, measure=lengths.__getitem__)
 
 
 @kernel
@@ -193,6 +217,8 @@ def _decode(units: Units, offsets: Ints, bases: Numbers, rows: Ints, places: Int
 
 def word_counts(corpus: Corpus, threads: int) -> Ints:
     """How often each word stands in the corpus."""
+    if corpus.counts is not None:
+        return corpus.counts
 
     def count(first: int) -> Ints:
         counts = np.zeros(len(corpus.words), np.int64)

@@ -1,7 +1,7 @@
 """Texts with their labels: what a model is trained on and judged by."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -59,6 +59,8 @@ class LabelledRows:
     labels: Labels
     weights: Weights
     left_out: int = 0  # rows of the input without a text or a label that could be used
+    shuffled: bool = False  # they stand in random order
+    known_as: str | None = None  # the fingerprint, where whoever opened the rows had it at hand
 
     def check_trainable(self, continued: bool = False) -> None:
         """Two labels at least; ``continued``, one will do, as the model has met the others before."""
@@ -76,11 +78,17 @@ class LabelledRows:
         place = {name: number for number, name in enumerate(names)}
         new = np.array([place.get(name, UNKNOWN) for name in self.labels.names] + [UNKNOWN], np.int32)
         labels = Labels(new[self.labels.ids], self.labels.offsets, names, self.labels.multi_label)
-        return LabelledRows(self.corpus, labels, self.weights, self.left_out)
+        return replace(self, labels=labels)
 
     def take(self, rows: Ints) -> "LabelledRows":
         """These rows only."""
-        return LabelledRows(self.corpus.some(rows), self.labels.take(rows), self.weights[rows], self.left_out)
+        return replace(
+            self,
+            corpus=self.corpus.some(rows),
+            labels=self.labels.take(rows),
+            weights=self.weights[rows],
+            known_as=None,
+        )
 
     def __len__(self) -> int:
         return len(self.corpus)
@@ -88,6 +96,8 @@ class LabelledRows:
     @cached_property
     def fingerprint(self) -> str:
         """The same for the same rows in the same order, however their words are numbered."""
+        if self.known_as is not None:
+            return self.known_as
         parts = map_ordered(self._fingerprint_of, range(0, len(self), FINGERPRINT_ROWS), cores())
         return hashlib.sha256(b"".join(part.to_bytes(8, "little") for part in parts)).hexdigest()[:16]
 

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.kernels.compile import Ints
+from manyhands.kernels.simd import aligned_zeros
 from manyhands.models.learner import Feed, Learner, Loss, Piece
 from manyhands.records import Clock, Traffic
 from manyhands.training.state import State
@@ -34,19 +35,31 @@ class Exchange(Protocol):
     workers: int
     stopping: bool  # someone asked the crew to stop: it does so after the round, and all together
 
-    def start(self, learner: Learner, state: State, identity: dict[str, Any], rows: int) -> None:
-        """Wait for all, make sure that all mean the same run, and begin at the same weights and place."""
+    keeps_weights: bool  # of workers that share their weights, one keeps copies of them
+
+    def join(self, identity: dict[str, Any], rows: int) -> None:
+        """Wait for all, and make sure that all mean the same run."""
         ...
 
-    def round_blocks(self, learner: Learner, feed: Feed) -> int:
-        """How many blocks a round has: after it, all workers agree on everything."""
+    def start(self, learner: Learner, state: State) -> None:
+        """Begin together, at the same weights and place."""
+        ...
+
+    def share(self, count: int) -> tuple[int, int]: ...
+
+    def zeros(self, rows: int, width: int) -> Floats: ...
+
+    def to_fill(self, rows: int) -> tuple[int, int]: ...
+
+    def rounds(self, learner: Learner, feed: Feed, order: Ints) -> list[Ints]:
+        """The blocks of an epoch, round by round: after a round, all workers agree on everything."""
         ...
 
     def steps(self, learner: Learner, feed: Feed, blocks: Ints) -> list[list[Piece]]:
         """This worker's share of a round, cut where it will exchange what it has learnt."""
         ...
 
-    def sum(self, numbers: Floats) -> None:
+    def sum(self, numbers: npt.NDArray[Any]) -> None:
         """The sum over all workers, in place: for learners that share batches, in every step."""
         ...
 
@@ -69,18 +82,31 @@ class Alone:
     """One process; its threads share memory."""
 
     def __init__(self) -> None:
-        self.clock, self.workers, self.stopping = Clock(), 1, False
+        self.clock, self.workers, self.stopping, self.keeps_weights = Clock(), 1, False, True
 
-    def start(self, learner: Learner, state: State, identity: dict[str, Any], rows: int) -> None:
+    def join(self, identity: dict[str, Any], rows: int) -> None:
         pass
 
-    def round_blocks(self, learner: Learner, feed: Feed) -> int:
-        return 1 if learner.shares_batches else ROUND_BLOCKS
+    def start(self, learner: Learner, state: State) -> None:
+        pass
+
+    def share(self, count: int) -> tuple[int, int]:
+        return 0, count
+
+    def zeros(self, rows: int, width: int) -> Floats:
+        return aligned_zeros(rows, width)
+
+    def to_fill(self, rows: int) -> tuple[int, int]:
+        return 0, rows
+
+    def rounds(self, learner: Learner, feed: Feed, order: Ints) -> list[Ints]:
+        size = 1 if learner.shares_batches else ROUND_BLOCKS
+        return [order[at : at + size] for at in range(0, len(order), size)]
 
     def steps(self, learner: Learner, feed: Feed, blocks: Ints) -> list[list[Piece]]:
         return [[Piece(block, 0, feed.rows(block)) for block in blocks.tolist()]]
 
-    def sum(self, numbers: Floats) -> None:
+    def sum(self, numbers: npt.NDArray[Any]) -> None:
         pass
 
     def round(self, learner: Learner, steps: Iterable[Step], learn: Learn) -> Loss:

@@ -66,7 +66,7 @@ class Training:
                 self.keeper.save(state)
             raise
         for name, array in arrays_of(self.learner).items():
-            if state.best_epoch not in (0, state.epoch):
+            if state.best_epoch not in (0, state.epoch) and self.exchange.keeps_weights:
                 array[...] = state.best[name]
         return Outcome(self.learner.model(), state, traffic, self.job.spread, self.exchange.workers)
 
@@ -86,15 +86,16 @@ def begin(
     objective = OBJECTIVES[kind.learns]
     examples = objective.ready(job, examples)
     previous = job.previous.model if job.previous else None
-    learner = kind.begin(job.settings, examples, previous, job.resources, progress)
     identity = job.identity(examples, valid)
+    exchange.join(identity, len(examples))
+    learner = kind.begin(job.settings, examples, previous, job.resources, progress, exchange)
     state, keeper = State(), None
     if job.checkpoint is not None:
         keeper = Keeper(job.checkpoint, identity, learner, job.training.checkpoint_seconds)
         if job.resume or job.run:
             state = keeper.restore(job.run)
     state.run = state.run or secrets.token_hex(8)
-    exchange.start(learner, state, identity, len(examples))
+    exchange.start(learner, state)
     return Training(job, learner, examples, objective, exchange, state, keeper, watch, keeps)
 
 
@@ -110,7 +111,7 @@ def learn(
 ) -> Outcome:
     """One worker's training by the usual loop, from rows to a model. ``watch`` is told of every round."""
     training = begin(job, examples, valid, exchange, progress, watch, keeps=keeps)
-    feed = training.learner.feed(training.examples, job.settings.seed, job.resources, progress)
+    feed = training.learner.feed(training.examples, job.settings.seed, job.resources, progress, exchange)
     plan = Plan(
         epochs=job.settings.epochs,
         schedule=schedule_of(job, feed),

@@ -36,8 +36,7 @@ def fit(
         while not state.done(plan):
             progress.stage(f"epoch {state.epoch + 1} of {plan.epochs}", total, feed.unit)
             order = block_order(plan.seed, state.epoch, len(feed))
-            size = exchange.round_blocks(learner, feed)
-            rounds = [order[at : at + size] for at in range(state.round * size, len(order), size)]
+            rounds = exchange.rounds(learner, feed, order)[state.round :]
             steps = _steps(learner, feed, exchange, rounds, plan, state, executor)
             for blocks in rounds:
                 began, state.whole = time.monotonic(), False
@@ -52,7 +51,8 @@ def fit(
                 raise InputError(
                     "there was nothing to learn: no row counts, or no word has a neighbour in its row"
                 )
-            state.end_epoch(learner, plan, validate() if validate else {}, exchange.lap())
+            scores = validate() if validate else {}
+            state.end_epoch(learner, plan, scores, exchange.lap(), copy=exchange.keeps_weights)
             keep(state)
     return exchange.finish()
 

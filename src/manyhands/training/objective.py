@@ -1,5 +1,6 @@
 """What is learnt, labels of texts or vectors of words: all that differs between the two around the loop."""
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -129,7 +130,7 @@ def weighted_by_class(examples: LabelledRows, of_class: npt.NDArray[np.float64])
     lengths = np.diff(labels.offsets)
     of_row = np.where(lengths > 0, sums / np.maximum(lengths, 1), 1.0)
     of_row /= max(of_row.mean(), 1e-9)  # the learning rate is meant for rows that count once on average
-    return LabelledRows(examples.corpus, labels, (examples.weights * of_row).astype(np.float32))
+    return replace(examples, weights=(examples.weights * of_row).astype(np.float32))
 
 
 def with_labels_of(previous: Classifier, examples: LabelledRows) -> LabelledRows:

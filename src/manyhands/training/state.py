@@ -72,8 +72,16 @@ class State:
             )
         self.loss = Loss(total, self.loss.rows + loss.rows)
 
-    def end_epoch(self, learner: Learner, plan: Plan, scores: dict[str, float], lap: dict[str, Any]) -> None:
-        """Write down how the epoch went, and keep its weights if none was better."""
+    def end_epoch(
+        self,
+        learner: Learner,
+        plan: Plan,
+        scores: dict[str, float],
+        lap: dict[str, Any],
+        *,
+        copy: bool = True,
+    ) -> None:
+        """Write down how the epoch went, and ``copy`` its weights if none was better."""
         self.laps.append({"rounds": self.round, "seen": self.seen, **lap})
         self.epoch += 1
         self.round = 0
@@ -84,4 +92,4 @@ class State:
         judged = [epoch.get(plan.judged_by, float("-inf")) for epoch in self.history]
         if scores and judged[-1] > max(judged[:-1], default=float("-inf")):
             self.best_epoch = self.epoch
-            self.best = {name: array.copy() for name, array in arrays_of(learner).items()}
+            self.best = {name: array.copy() for name, array in arrays_of(learner).items()} if copy else {}

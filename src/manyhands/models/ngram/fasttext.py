@@ -15,7 +15,7 @@ import pyarrow as pa
 from manyhands.errors import InputError
 from manyhands.formats.onnx import OnnxGraph
 from manyhands.kernels.compile import Flags, read_only
-from manyhands.kernels.simd import LINE, Floats, aligned_zeros
+from manyhands.kernels.simd import LINE, Floats
 from manyhands.machine import refuse_if_too_large
 from manyhands.models.learner import Crew, Loss, StateArray
 from manyhands.models.losses import LOSSES, choose
@@ -178,16 +178,22 @@ class FastText:
     shares_batches: ClassVar[bool] = False
 
     def __init__(
-        self, settings: FastTextSettings, labels: list[str], loss: str, space: FeatureSpace, dim: int
+        self,
+        settings: FastTextSettings,
+        labels: list[str],
+        loss: str,
+        space: FeatureSpace,
+        dim: int,
+        crew: Crew,
     ) -> None:
         self._settings, self._labels, self._loss, self._space, self._dim = settings, labels, loss, space, dim
         width = -(-dim // LINE) * LINE
-        self._vectors, self._outputs = aligned_zeros(len(space), width), aligned_zeros(len(labels), width)
+        self._vectors, self._outputs = crew.zeros(len(space), width), crew.zeros(len(labels), width)
         self._draw = np.zeros(1, np.float64)
 
-    def _begin_at_random(self, threads: int) -> None:
+    def _begin_at_random(self, threads: int, crew: Crew) -> None:
         """Touching fresh memory is most of the work, so the threads share it."""
-        bounds = np.linspace(0, len(self._vectors), threads + 1).astype(np.int64).tolist()
+        bounds = np.linspace(*crew.to_fill(len(self._vectors)), threads + 1).astype(np.int64).tolist()
         seed = np.uint64(self._settings.seed)
         work = [(self._vectors, first, last, self._dim, seed) for first, last in pairwise(bounds)]
         for _ in map_unordered(lambda part: kernels.first_vectors(*part), work, threads):
@@ -201,18 +207,19 @@ class FastText:
         previous: FastTextModel | None,
         resources: Resources,
         progress: Progress,
+        crew: Crew,
     ) -> Self:
         names = examples.labels.names
         loss = previous.loss if previous else choose(settings.loss, len(names), examples.labels.multi_label)
         hashing = previous.space.hashing if previous else hashing_for(settings, examples.corpus, resources)
         progress.stage("counting", None, "rows")
-        space = find_features(examples.corpus, hashing, settings.min_count, resources.threads)
+        space = find_features(examples.corpus, hashing, settings.min_count, resources.threads, crew)
         dim = previous.dim if previous else settings.dim
         if previous:
             space = extend(previous.space, space)
         refuse_if_too_large((len(space) + len(names)) * (dim + LINE) * 4, resources)
-        learner = cls(settings, names, loss, space, dim)
-        learner._begin_at_random(resources.threads)
+        learner = cls(settings, names, loss, space, dim, crew)
+        learner._begin_at_random(resources.threads, crew)
         counts = np.bincount(examples.labels.ids, minlength=len(names)).astype(np.float64)
         learner._draw = np.cumsum(counts**NEGATIVE_POWER) / (counts**NEGATIVE_POWER).sum()
         if previous:
@@ -221,9 +228,11 @@ class FastText:
         return learner
 
     def feed(
-        self, examples: LabelledRows, seed: int, resources: Resources, progress: Progress
+        self, examples: LabelledRows, seed: int, resources: Resources, progress: Progress, crew: Crew
     ) -> FeatureFeed:
-        return FeatureFeed(self._space, examples, seed, resources, progress, distinct=FastTextModel.distinct)
+        return FeatureFeed(
+            self._space, examples, seed, resources, progress, crew, distinct=FastTextModel.distinct
+        )
 
     def learn(self, block: Block, rate: float, seed: int, crew: Crew) -> Loss:
         total = kernels.learn(

@@ -19,6 +19,7 @@ from pydantic import Field
 from manyhands.errors import InputError, UsageError
 from manyhands.kernels.compile import Bytes, Hashes, Ints, read_only
 from manyhands.machine import refuse_if_too_large
+from manyhands.models.learner import Crew
 from manyhands.models.ngram import feature_kernels as kernels
 from manyhands.models.ngram.feature_kernels import Numbers
 from manyhands.parallel import map_unordered
@@ -31,6 +32,7 @@ from manyhands.text.ragged import Ragged
 ROWS_AT_ONCE = 2048
 ARENA_FEATURES = 1 << 22
 MOST_COUNTERS = 8  # threads that count, each in a table of its own
+MOST_COUNTED, SLOTS_AT_ONCE = 255, 1 << 20
 LEAST_BITS, MOST_WORD_BITS = 10, 24
 SLOTS_PER_WORD = 16  # words seldom share a slot
 
@@ -197,15 +199,28 @@ def _arguments(
     return corpus.hashes, letters.slots, letters.offsets, hashing.ngrams, *masks
 
 
-def find_features(corpus: Corpus, hashing: NgramHashing, min_count: int, threads: int) -> FeatureSpace:
+def find_features(
+    corpus: Corpus, hashing: NgramHashing, min_count: int, threads: int, crew: Crew
+) -> FeatureSpace:
     """The features that stand at least ``min_count`` times in the corpus, the most frequent first."""
+    counts = _count(corpus, hashing, threads, crew)
+    _sum_counts(counts, min_count, crew)
+    bits = np.zeros((hashing.slots + 63) // 64, np.uint64)
+    numbers = np.empty(int(np.count_nonzero(counts >= min_count)), np.uint32)
+    kernels.rank(counts, min_count, bits, numbers)
+    return FeatureSpace(hashing, read_only(bits), read_only(numbers))
+
+
+def _count(corpus: Corpus, hashing: NgramHashing, threads: int, crew: Crew) -> Bytes:
+    """How often each slot is met in this worker's share of the rows."""
     letters = hashing.letters(corpus)
     arguments = _arguments(hashing, corpus, letters)
-    counters = min(threads, MOST_COUNTERS, 1 + len(corpus) // ROWS_AT_ONCE)
+    mine = np.arange(*crew.share(len(corpus)))
+    counters = min(threads, MOST_COUNTERS, 1 + len(mine) // ROWS_AT_ONCE)
 
     def count(first: int) -> Bytes:
         counts = np.zeros(hashing.slots, np.uint8)
-        for rows in runs_of_rows(np.arange(len(corpus)), first, counters):
+        for rows in runs_of_rows(mine, first, counters):
             tokens, offsets = corpus.take(rows)
             scratch = np.empty(_room(hashing, tokens, offsets, letters).one_row, np.uint32)
             kernels.count(tokens, offsets, *arguments, scratch, counts)
@@ -214,10 +229,20 @@ def find_features(corpus: Corpus, hashing: NgramHashing, min_count: int, threads
     counted = list(map_unordered(count, range(counters), counters))
     for other in counted[1:]:
         kernels.add_up(counted[0], other)
-    bits = np.zeros((hashing.slots + 63) // 64, np.uint64)
-    numbers = np.empty(int(np.count_nonzero(counted[0] >= min_count)), np.uint32)
-    kernels.rank(counted[0], min_count, bits, numbers)
-    return FeatureSpace(hashing, read_only(bits), read_only(numbers))
+    return counted[0]
+
+
+def _sum_counts(counts: Bytes, min_count: int, crew: Crew) -> None:
+    """Add up the counts of a crew, in place. A byte holds all of them, if each counts less far."""
+    most = MOST_COUNTED // crew.workers
+    if most >= min_count:
+        np.minimum(counts, most, out=counts)
+        crew.sum(counts)
+        return
+    for start in range(0, len(counts), SLOTS_AT_ONCE):  # more workers than that need more room
+        part = counts[start : start + SLOTS_AT_ONCE].astype(np.int32)
+        crew.sum(part)
+        counts[start : start + SLOTS_AT_ONCE] = np.minimum(part, MOST_COUNTED)
 
 
 def hashing_for(settings: NgramSettings, corpus: Corpus, resources: Resources) -> NgramHashing:

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.kernels.compile import Ints
-from manyhands.models.learner import Piece
+from manyhands.models.learner import Crew, Piece
 from manyhands.models.ngram.features import Features, FeatureSpace, Featuriser
-from manyhands.parallel import map_unordered
+from manyhands.parallel import map_ordered, map_unordered
 from manyhands.records import Progress, Resources
 from manyhands.text.labelled_rows import LabelledRows
 
@@ -44,7 +44,10 @@ class Block:
 
 
 class FeatureFeed:
-    """Blocks of random rows: the order of the input, in which equal labels may stand together, is lost."""
+    """Blocks of rows in random order: that of the input, in which equal labels may stand together, is lost.
+
+    Of rows that are shuffled already, blocks lie together in their file.
+    """
 
     unit = "rows"
 
@@ -55,19 +58,23 @@ class FeatureFeed:
         seed: int,
         resources: Resources,
         progress: Progress,
+        crew: Crew,
         *,
         distinct: bool,
     ) -> None:
         self._examples, self._seed = examples, seed
         self._featuriser = Featuriser(space, examples.corpus, distinct=distinct)
         size = min(max(len(examples) // BLOCKS, LEAST_ROWS), MOST_ROWS)
-        order = np.random.default_rng(seed).permutation(len(examples))
+        order = np.arange(len(examples))
+        if not examples.shuffled:
+            order = np.random.default_rng(seed).permutation(len(examples))
         self._rows = [order[start : start + size] for start in range(0, len(order), size)]
         self.between_exchanges = min(max(len(examples) // EXCHANGES, LEAST_BETWEEN), MOST_BETWEEN)
-        self._kept: list[Block] | None = None
+        self._kept: dict[int, Block] | None = None
         # Half of the memory may hold features; the model and the texts take the rest.
-        if self._most_bytes(space, examples) <= resources.memory_bytes // 2:
-            self._kept = self._make_all(resources.threads, progress)
+        if self._most_bytes(space, examples) // crew.workers <= resources.memory_bytes // 2:
+            self._kept = {}
+            self._make_ahead(range(*crew.share(len(self))), resources.threads, progress)
 
     def is_of(self, examples: LabelledRows, seed: int) -> bool:
         """Whether it holds these very rows in the same blocks."""
@@ -88,25 +95,23 @@ class FeatureFeed:
     def piece(self, piece: Piece, epoch: int) -> Block:
         if self._kept is None:
             return self._make(self._rows[piece.block][piece.first : piece.last])
+        if piece.block not in self._kept:  # it was another worker's
+            self._kept[piece.block] = self._make(self._rows[piece.block])
         return self._kept[piece.block].part(piece.first, piece.last)
 
     def blocks(self, numbers: range, threads: int) -> list[Block]:
         """Several blocks, in their order."""
-        if self._kept is not None:
-            return [self._kept[number] for number in numbers]
-        made = dict(map_unordered(lambda n: (n, self._make(self._rows[n])), numbers, threads))
-        return [made[number] for number in numbers]
+        return list(map_ordered(lambda n: self.piece(self._whole(n), 0), numbers, threads))
 
     def _make(self, rows: Ints) -> Block:
         labels = self._examples.labels.take(rows)
         features = self._featuriser.of(rows)
         return Block(features, labels.ids, labels.offsets, self._examples.weights[rows])
 
-    def _make_all(self, threads: int, progress: Progress) -> list[Block]:
-        progress.stage("features", len(self._rows), "blocks")
-        made: dict[int, Block] = {}
-        blocks = map_unordered(lambda n: (n, self._make(self._rows[n])), range(len(self._rows)), threads)
-        for number, block in blocks:
-            made[number] = block
-            progress.advance(len(made))
-        return [made[number] for number in range(len(made))]
+    def _make_ahead(self, numbers: range, threads: int, progress: Progress) -> None:
+        progress.stage("features", len(numbers), "blocks")
+        for done, _ in enumerate(map_unordered(lambda n: self.piece(self._whole(n), 0), numbers, threads), 1):
+            progress.advance(done)
+
+    def _whole(self, block: int) -> Piece:
+        return Piece(block, 0, len(self._rows[block]))

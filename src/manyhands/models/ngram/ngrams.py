@@ -39,6 +39,8 @@ from manyhands.records import Progress, Resources
 from manyhands.settings import Buckets, Epochs, LearningRate, LossField, Search, Shapes
 from manyhands.text.labelled_rows import LabelledRows
 
+Table = npt.NDArray[np.float32]
+
 LEAST_SCALE = 0.05  # what tells nothing by itself may still matter beside others
 SMOOTHING = 1.0
 BLOCKS_AT_ONCE = 64
@@ -148,11 +150,11 @@ class Ngrams:
     learns: ClassVar[Literal["labels", "words"]] = "labels"
     shares_batches: ClassVar[bool] = False
 
-    def __init__(self, labels: list[str], loss: str, space: FeatureSpace) -> None:
+    def __init__(self, labels: list[str], loss: str, space: FeatureSpace, crew: Crew) -> None:
         columns = _columns(len(labels), loss)
         self._labels, self._loss, self._space = labels, loss, space
-        self._table = aligned_zeros(len(space), _width(columns + 2))
-        self._bias = np.zeros(columns, np.float32)
+        self._table = crew.zeros(len(space), _width(columns + 2))
+        self._bias = crew.zeros(1, columns)[0]
         self._rate_share = 1.0
         self._counted: FeatureFeed | None = None
 
@@ -164,69 +166,61 @@ class Ngrams:
         previous: NgramsModel | None,
         resources: Resources,
         progress: Progress,
+        crew: Crew,
     ) -> Self:
         names = examples.labels.names
         loss = previous.loss if previous else choose(settings.loss, 0, examples.labels.multi_label)
         hashing = previous.space.hashing if previous else hashing_for(settings, examples.corpus, resources)
         progress.stage("counting", None, "rows")
-        space = find_features(examples.corpus, hashing, settings.min_count, resources.threads)
+        space = find_features(examples.corpus, hashing, settings.min_count, resources.threads, crew)
         if previous:
             space = extend(previous.space, space)
         width = _width(_columns(len(names), loss) + 2)
         refuse_if_too_large(len(space) * 4 * 2 * width, resources)
-        learner = cls(names, loss, space)
-        feed = learner._counted = learner.feed(examples, settings.seed, resources, progress)
-        learner._scale(feed, examples, resources.threads)
+        learner = cls(names, loss, space, crew)
+        feed = learner._counted = learner.feed(examples, settings.seed, resources, progress, crew)
+        learner._scale(feed, examples, resources.threads, crew)
         if previous:
             learner._take_over(previous)
         return learner
 
     def feed(
-        self, examples: LabelledRows, seed: int, resources: Resources, progress: Progress
+        self, examples: LabelledRows, seed: int, resources: Resources, progress: Progress, crew: Crew
     ) -> FeatureFeed:
         counted, self._counted = self._counted, None
         if counted is not None and counted.is_of(examples, seed):
             return counted  # its features were made already, to be counted
-        return FeatureFeed(self._space, examples, seed, resources, progress, distinct=NgramsModel.distinct)
+        return FeatureFeed(
+            self._space, examples, seed, resources, progress, crew, distinct=NgramsModel.distinct
+        )
 
-    def _scale(self, feed: FeatureFeed, examples: LabelledRows, threads: int) -> None:
+    def _scale(self, feed: FeatureFeed, examples: LabelledRows, threads: int, crew: Crew) -> None:
         """Scale every feature by what it tells of the classes."""
-        features, shares = 0, 1 << (threads - 1).bit_length()
-        if len(self._table) < shares << int(kernels.LINE_BITS):
-            shares = 1
-        several, counted, counts = examples.labels.multi_label, 0, self._table[:, 1:]
-        before = np.zeros((0, 0), np.float32)
-        for start in range(0, len(feed), BLOCKS_AT_ONCE):
-            numbers = range(start, min(start + BLOCKS_AT_ONCE, len(feed)))
-            blocks = feed.blocks(numbers, threads)
-            features += sum(len(block.features.ids) for block in blocks)
-            work = [(blocks, share, shares, several, self._table) for share in range(shares)]
-            for _ in map_unordered(lambda part: _count_share(*part), work, threads):
-                pass
-            counted += sum(len(block.weights) for block in blocks)
-            if counted >= COUNTED_ROWS and start + BLOCKS_AT_ONCE < len(feed):
-                before = before + counts if before.size else counts.copy()
-                counts[...], counted = 0, 0
-        if before.size:
-            counts += before
+        table, several = self._table, examples.labels.multi_label
+        first, last = crew.to_fill(len(table))
+        # Alone, the counts stand where the weights will be: fresh memory takes longer to get than to fill.
+        counts = table if crew.workers == 1 else aligned_zeros(*table.shape)
+        features = np.array([_count_classes(feed, several, counts, threads, crew)], np.float64)
+        if crew.workers > 1:
+            crew.sum(counts)
+            crew.sum(features)
+            table[first:last, 1:] = counts[first:last, 1:]
         rows = np.bincount(
             examples.labels.ids,
             np.repeat(examples.weights, np.diff(examples.labels.offsets)),
             minlength=len(self._labels),
         ).astype(np.float64)
-        total, bounds = (
-            float(examples.weights.sum(dtype=np.float64)),
-            np.linspace(0, len(self._table), threads + 1).astype(np.int64),
-        )
+        total = float(examples.weights.sum(dtype=np.float64))
+        bounds = np.linspace(first, last, threads + 1).astype(np.int64).tolist()
         parts = [
-            (self._table, rows, total, several, SMOOTHING, LEAST_SCALE, first, last)
-            for first, last in pairwise(bounds.tolist())
+            (table, rows, total, several, SMOOTHING, LEAST_SCALE, begin, end)
+            for begin, end in pairwise(bounds)
         ]
         for _ in map_unordered(lambda part: kernels.scale(*part), parts, threads):
             pass
-        mean = max(features / len(examples), 1.0)
+        mean = max(float(features[0]) / len(examples), 1.0)
         self._rate_share = 1 / np.sqrt(mean)
-        self._table[:, -1] = 1 / mean  # AdaGrad begins as if one row had been seen
+        table[first:last, -1] = 1 / mean  # AdaGrad begins as if one row had been seen
 
     def _take_over(self, previous: NgramsModel) -> None:
         """Go on from what ``previous`` knew: its features come first, its labels too."""
@@ -262,9 +256,29 @@ class Ngrams:
         return NgramsModel(self._labels, self._loss, self._space, self._table, self._bias)
 
 
-def _count_share(
-    blocks: list[Block], share: int, shares: int, several: bool, table: npt.NDArray[np.float32]
-) -> None:
+def _count_classes(feed: FeatureFeed, several: bool, table: Table, threads: int, crew: Crew) -> int:
+    """Count the rows of each class that have a feature, in this worker's blocks; gives how many features."""
+    features, counted, shares = 0, 0, 1 << (threads - 1).bit_length()
+    if len(table) < shares << int(kernels.LINE_BITS):
+        shares = 1
+    (first, last), counts = crew.share(len(feed)), table[:, 1:]
+    before = np.zeros((0, 0), np.float32)
+    for start in range(first, last, BLOCKS_AT_ONCE):
+        blocks = feed.blocks(range(start, min(start + BLOCKS_AT_ONCE, last)), threads)
+        features += sum(len(block.features.ids) for block in blocks)
+        work = [(blocks, share, shares, several, table) for share in range(shares)]
+        for _ in map_unordered(lambda part: _count_share(*part), work, threads):
+            pass
+        counted += sum(len(block.weights) for block in blocks)
+        if counted >= COUNTED_ROWS and start + BLOCKS_AT_ONCE < last:
+            before = before + counts if before.size else counts.copy()
+            counts[...], counted = 0, 0
+    if before.size:
+        counts += before
+    return features
+
+
+def _count_share(blocks: list[Block], share: int, shares: int, several: bool, table: Table) -> None:
     for block in blocks:
         kernels.count_classes(
             block.features.ids,

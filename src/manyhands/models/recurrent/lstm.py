@@ -131,6 +131,7 @@ class Lstm:
         previous: LstmModel | None,
         resources: Resources,
         progress: Progress,
+        crew: Crew,
     ) -> Self:
         labels = examples.labels
         loss = previous.loss if previous else choose(settings.loss, 0, labels.multi_label)
@@ -149,7 +150,7 @@ class Lstm:
         return cls(settings, examples, loss, inputs, network, resources.threads)
 
     def feed(
-        self, examples: LabelledRows, seed: int, resources: Resources, progress: Progress
+        self, examples: LabelledRows, seed: int, resources: Resources, progress: Progress, crew: Crew
     ) -> SequenceFeed:
         sequences = self._inputs.sequences(examples.corpus, self._settings.max_length)
         return SequenceFeed(examples, sequences, part_of(self._batch, len(examples), self._rows), seed)

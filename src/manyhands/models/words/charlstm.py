@@ -199,6 +199,7 @@ class CharLstm:
         previous: CharLstmModel | None,
         resources: Resources,
         progress: Progress,
+        crew: Crew,
     ) -> Self:
         progress.stage("counting", None, "words")
         sampling = ContextSampling.of(
@@ -214,7 +215,9 @@ class CharLstm:
             contexts[: len(previous.contexts)] = previous.contexts
         return cls(settings, sampling, network, contexts, resources.threads, examples.corpus.tokens)
 
-    def feed(self, examples: LabelledRows, seed: int, resources: Resources, progress: Progress) -> WindowFeed:
+    def feed(
+        self, examples: LabelledRows, seed: int, resources: Resources, progress: Progress, crew: Crew
+    ) -> WindowFeed:
         batch = max(LEAST_BATCH, min(self._settings.batch_size, self._tokens // STEPS_AN_EPOCH))
         tokens = examples.corpus.tokens
         return self._sampling.feed(examples.corpus, part_of(batch, tokens, self._tokens), seed)

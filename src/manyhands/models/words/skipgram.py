@@ -14,7 +14,7 @@ import numpy as np
 
 from manyhands.errors import InputError
 from manyhands.kernels.compile import Flags, Ints
-from manyhands.kernels.simd import LINE, Floats, aligned_zeros
+from manyhands.kernels.simd import LINE, Floats
 from manyhands.machine import refuse_if_too_large
 from manyhands.models.learner import Crew, Loss, StateArray
 from manyhands.models.model import EMBED, Arrays
@@ -139,6 +139,7 @@ class Skipgram:
         previous: SkipgramModel | None,
         resources: Resources,
         progress: Progress,
+        crew: Crew,
     ) -> Self:
         progress.stage("counting", None, "words")
         sampling = ContextSampling.of(
@@ -149,12 +150,13 @@ class Skipgram:
         rows = words + subwords.rows
         refuse_if_too_large((rows + words) * dim * 4, resources, "--vocabulary-size, --dim or --buckets")
         width = -(-dim // LINE) * LINE
-        inputs, contexts = aligned_zeros(rows, width), aligned_zeros(words, width)
-        bounds = np.linspace(0, rows, resources.threads + 1).astype(np.int64).tolist()
-        fill = [(inputs, first, last, dim, np.uint64(settings.seed)) for first, last in pairwise(bounds)]
+        inputs, contexts = crew.zeros(rows, width), crew.zeros(words, width)
+        first, last = crew.to_fill(rows)
+        bounds = np.linspace(first, last, resources.threads + 1).astype(np.int64).tolist()
+        fill = [(inputs, begin, end, dim, np.uint64(settings.seed)) for begin, end in pairwise(bounds)]
         for _ in map_unordered(lambda part: first_vectors(*part), fill, resources.threads):
             pass
-        inputs *= FIRST_SCALE
+        inputs[first:last] *= FIRST_SCALE
         if previous:
             old = len(previous.sampling.vocabulary)
             inputs[:old, :dim] = previous.inputs[:old, :dim]
@@ -162,7 +164,9 @@ class Skipgram:
             contexts[:old, :dim] = previous.contexts[:, :dim]
         return cls(sampling, subwords, inputs, contexts, dim)
 
-    def feed(self, examples: LabelledRows, seed: int, resources: Resources, progress: Progress) -> WindowFeed:
+    def feed(
+        self, examples: LabelledRows, seed: int, resources: Resources, progress: Progress, crew: Crew
+    ) -> WindowFeed:
         block = min(BLOCK_WORDS, max(LEAST_BLOCK_WORDS, examples.corpus.tokens // FEWEST_BLOCKS))
         return self._sampling.feed(examples.corpus, block, seed)
 

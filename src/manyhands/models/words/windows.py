@@ -16,7 +16,6 @@ from manyhands.models.words.skipgram_kernels import TOGETHER, Reaches, Words
 from manyhands.text.corpus import Corpus
 from manyhands.text.hashing import mix
 
-ROWS_AT_ONCE = 1 << 12
 EXCHANGES, LEAST_BETWEEN, MOST_BETWEEN = 200, 1 << 10, 1 << 17  # crews exchange so often in an epoch
 DRAWS = 64  # words drawn against sixteen; fewer are quicker and cost quality
 # For windows of five and up to ten negatives. More of either take more draws: each would weigh so much
@@ -146,12 +145,7 @@ class WindowFeed:
 
 def _starts(corpus: Corpus) -> Ints:
     """Where each row begins among all words of the corpus."""
-    out = np.zeros(len(corpus) + 1, np.int64)
-    for first in range(0, len(corpus), ROWS_AT_ONCE):
-        last = min(first + ROWS_AT_ONCE, len(corpus))
-        _, offsets = corpus.take(np.arange(first, last))
-        out[first + 1 : last + 1] = out[first] + offsets[1:]
-    return out
+    return np.append(0, np.cumsum(corpus.lengths(np.arange(len(corpus)))))
 
 
 @kernel
