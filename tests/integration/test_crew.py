@@ -254,3 +254,11 @@ def test_without_pytorch_the_extra_is_named(tmp_path, data):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 4, done.stderr
     assert "torch is not installed; get it with: pip install 'manyhands[torch]'" in done.stderr
+
+
+def test_who_needs_no_crew_is_told(tmp_path, data):
+    run = start(tmp_path, data, "--epochs", "1", *CREW)
+    out, said = run.communicate(timeout=500)
+    assert run.returncode == 0, said
+    assert "use --threads 2 without --spread" in said
+    assert json.loads(out)["traffic"]["bytes"] == 0

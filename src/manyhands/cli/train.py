@@ -106,6 +106,9 @@ def train(
         if not overwrite and Path(out, MARKERS["bundle"]).is_file():
             raise UsageError(f"{out} is finished: there is nothing to resume")
         typer.echo(f"no checkpoint for {out}; training from the start", err=True)
+    advice = load(SPREADS, "spread", spread)().advice(data, settings)
+    if advice:
+        typer.echo(advice, err=True)
     try:
         with watch() as progress:
             trained = run(

@@ -1,7 +1,8 @@
 """What a spread is: a way of sharing the work of a run among threads, processes or machines."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from manyhands.records import Progress
 from manyhands.settings import Settings
@@ -17,6 +18,10 @@ class Spread(ABC):
     summary: ClassVar[str]  # a line for people who choose
     turn: ClassVar[str] = "epoch"  # what it validates after
     decides: ClassVar[frozenset[str]] = frozenset()  # settings that decide the result, not only the speed
+
+    def advice(self, data: Sequence[str], settings: Mapping[str, Any]) -> str:
+        """A sentence for people whom something else would serve better; empty for all others."""
+        return ""
 
     def check(self, job: Job) -> None:  # noqa: B027 - most have nothing to say
         """Tell what cannot work before anything begins."""

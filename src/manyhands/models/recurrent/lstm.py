@@ -160,7 +160,7 @@ class Lstm:
         work = Work(
             self._network, self._vectors, LOSSES[self._loss], settings.pooling, settings.dropout, seed >> 1
         )
-        gradient = Gradient(self._network, rows.words)
+        gradient = Gradient(self._network, _words_of_all(rows, crew))
         forward, backward = 0.0, 0.0
         with clock.on("learn"), one_thread_each:
             for part in self._executor.map(lambda batch: gradients(work, batch), rows.slices):
@@ -181,6 +181,13 @@ class Lstm:
         return LstmModel(
             self._labels, self._loss, settings.pooling, settings.max_length, self._inputs, self._network
         )
+
+
+def _words_of_all(rows: Slices, crew: Crew) -> Ints:
+    """The words of the whole batch, of which each worker has read its own part."""
+    found = rows.words.astype(np.uint8 if crew.workers < 1 << 8 else np.int32)
+    crew.sum(found)
+    return np.flatnonzero(found)
 
 
 def _inputs(settings: LstmSettings, corpus: Corpus, previous: LstmModel | None, threads: int) -> Inputs:

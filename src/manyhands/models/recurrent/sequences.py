@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.kernels.compile import Hashes, Ints, kernel, read_only
+from manyhands.kernels.compile import Flags, Hashes, Ints, kernel, read_only
 from manyhands.models.learner import Piece
 from manyhands.text.corpus import NO_WORD, Corpus, word_counts
 from manyhands.text.labelled_rows import LabelledRows
@@ -91,9 +91,9 @@ class Batch:
 
 
 class Slices(NamedTuple):
-    """This worker's part of a batch, in slices that threads share; ``words`` are those of the whole batch."""
+    """This worker's part of a batch, in slices that threads share, and which of the words known are in it."""
 
-    words: Ints
+    words: Flags
     slices: list[Batch]
 
 
@@ -116,12 +116,12 @@ class Sequences:
     def pack(self, rows: Ints) -> Packed:
         return pack(*self._corpus.take(rows), self._numbers, self._length)
 
-    def words(self, rows: Ints) -> Ints:
-        """The known words of some rows, each once."""
+    def words(self, rows: Ints) -> Flags:
+        """Which of the known words some rows have."""
         tokens, offsets = self._corpus.take(rows)
         found = np.zeros(self._known, np.bool_)
         _mark(tokens, offsets, self._numbers, self._length, found)
-        return np.flatnonzero(found)
+        return found
 
 
 def pack(tokens: npt.NDArray[np.integer], offsets: Ints, numbers: Ints, most: int) -> Packed:
@@ -210,7 +210,7 @@ class SequenceFeed:
         batch = order[piece.block * self._batch : (piece.block + 1) * self._batch]
         rows = batch[piece.first : piece.last]
         slices = [self._slice(rows[start : start + SLICE_ROWS]) for start in range(0, len(rows), SLICE_ROWS)]
-        return Slices(self._sequences.words(batch), slices)
+        return Slices(self._sequences.words(rows), slices)
 
     def _ordered(self, epoch: int) -> Ints:
         """All rows in an order of the epoch's own, and those of a few batches together by their lengths."""
