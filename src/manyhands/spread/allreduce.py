@@ -81,6 +81,7 @@ class AllReduce(Spread):
 
     Settings = AllReduceSettings
     summary = "a crew of processes, on one machine or many, started by torchrun"
+    counts = "workers"
 
     def check(self, job: Job) -> None:
         Policy.parse(_settings(job).balance)

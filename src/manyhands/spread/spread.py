@@ -17,6 +17,9 @@ class Spread(ABC):
     summary: ClassVar[str]  # a line for people who choose
     turn: ClassVar[str] = "epoch"  # what it validates after
     decides: ClassVar[frozenset[str]] = frozenset()  # settings that decide the result, not only the speed
+    counts: ClassVar[str | None] = None  # the setting that says how many workers there are
+    threaded: ClassVar[bool] = True  # a worker may have several threads
+    adds_up_bytes: ClassVar[bool] = False  # its traffic is that of all workers, not of one
 
     def check(self, job: Job) -> None:  # noqa: B027 - most have nothing to say
         """Tell what cannot work before anything begins."""

@@ -82,6 +82,10 @@ class LabelledRows:
         """These rows only."""
         return LabelledRows(self.corpus.some(rows), self.labels.take(rows), self.weights[rows], self.left_out)
 
+    def first(self, rows: int) -> "LabelledRows":
+        """So many rows, or all if there are no more."""
+        return self if rows >= len(self) else self.take(np.arange(rows))
+
     def __len__(self) -> int:
         return len(self.corpus)
 
