@@ -29,7 +29,7 @@ def add_to(app: typer.Typer, arguments: list[str]) -> None:
     chosen, shared = load(LEARNERS, "model", model), load(SPREADS, "spread", spread)
     kinds = [chosen.Settings, TrainingSettings, ReadingSettings, shared.Settings]
     counts = _counts()
-    add_verb(app, scale, kinds, lambda: panels(leave_out=counts), leave_out=counts)
+    add_verb(app, scale, kinds, lambda: panels(scalable(), counts), counts)
 
 
 def explain_option(flag: str, arguments: list[str]) -> str:

@@ -1,7 +1,7 @@
 """``manyhands train``: a dataset, or raw reviews, to a trained model."""
 
 import json
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,10 +52,10 @@ def explain_option(flag: str, arguments: list[str]) -> str:
     return whose_setting(flag.lstrip("-").replace("-", "_"), model, spread)
 
 
-def panels(leave_out: Container[str] = ()) -> list[Panel]:
-    """The settings of all models and spreads, without some that a verb decides itself."""
+def panels(some_spreads: Iterable[str] = SPREADS, leave_out: Container[str] = ()) -> list[Panel]:
+    """The settings of all models and of some spreads, without those that a verb decides itself."""
     models = {f"--model {name}": load(LEARNERS, "model", name) for name in LEARNERS}
-    spreads = {f"--spread {name}": load(SPREADS, "spread", name) for name in SPREADS}
+    spreads = {f"--spread {name}": load(SPREADS, "spread", name) for name in some_spreads}
     choices = {**models, **spreads}
     return [
         CommonPanel([*(choice.Settings for choice in choices.values()), TrainingSettings], leave_out),
