@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.tasks import write_labelled
 
-from manyhands import load_bundle, prepare
+from manyhands import load_bundle, open_dataset, prepare
 
 pytest.importorskip("torch", reason="crews need PyTorch")
 
@@ -57,11 +57,14 @@ def test_crews_of_one_and_two(manyhands, tmp_path, data):
 
 
 def test_weak_scaling(manyhands, tmp_path, data):
-    done = manyhands("scale", data, *STUDY, "--weak", "--json")
+    """Two are what three are compared with, and the crew of two is given a sample."""
+    done = manyhands("scale", data, *STUDY, "--workers", "2,3", "--weak")
     assert done.code == 0, done.err
-    one, two = json.loads(done.out)["points"]
-    assert one["rows"] == two["rows"] // 2
-    assert two["efficiency"] == pytest.approx(two["rate"] / 2 / one["rate"])
+    assert "weak scaling" in done.out and "relative to 2 workers" in done.out
+    two, three = json.loads((tmp_path / "study" / "study.json").read_text())["points"]
+    rows = len(open_dataset(data)["train"])
+    assert (two["rows"], three["rows"]) == (rows * 2 // 3, rows)
+    assert three["efficiency"] == pytest.approx(three["rate"] / 3 / (two["rate"] / 2))
 
 
 def test_asked_to_end_it_goes_on_later(tmp_path, data):
