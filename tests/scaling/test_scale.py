@@ -8,7 +8,7 @@ import pytest
 
 import manyhands
 from manyhands.data.dataset import open_dataset
-from manyhands.errors import InputError, ResumableError, UsageError
+from manyhands.errors import InputError, ResumableError, UnderTrainedError, UsageError
 from manyhands.run.train import train as really_train
 from manyhands.scaling import scale as scaling
 from manyhands.storage.destination import MARKERS
@@ -104,6 +104,15 @@ def test_a_study_that_was_interrupted_goes_on(data, tmp_path, calls, monkeypatch
     monkeypatch.setattr(scaling, "train", train)
     assert manyhands.scale(data, out, workers=[1, 2]).kept == 1
     assert [run.out for run in calls] == ["workers-1-run-1", "workers-2-run-1"]
+
+
+def test_a_run_that_ended_short_says_how_to_go_on(data, tmp_path, monkeypatch):
+    def train(*arguments, **named):
+        raise UnderTrainedError("training stopped (why); to continue, repeat the command with --resume")
+
+    monkeypatch.setattr(scaling, "train", train)
+    with pytest.raises(UnderTrainedError, match=r"\(why\); to continue, repeat the command$"):
+        manyhands.scale(data, tmp_path / "s", workers=[1, 2])
 
 
 def test_a_run_that_compiled_kernels_is_made_again(data, tmp_path, calls, monkeypatch):

@@ -102,6 +102,9 @@ def scale(
             )
     except interrupt.Interrupt:
         raise ResumableError("interrupted; to continue, repeat the command") from None
+    if study.kept:
+        said = f"{study.kept} of {len(study.runs)} runs were complete already, and were not repeated"
+        typer.echo(said, err=True)
     if as_json:
         typer.echo(json.dumps(study.facts()))
     else:
@@ -128,8 +131,6 @@ def _show(study: "Study") -> None:
     typer.echo(f"speed-up: by {study.unit}/s while learning, relative to {baseline}")
     if points[-1].workers * job["threads"] > job["cores"]:
         typer.echo(f"this machine has {job['cores']} cores; more workers than that share them")
-    if study.kept:
-        typer.echo(f"{study.kept} of {len(study.runs)} runs were complete already, and were not repeated")
 
 
 def _table(study: "Study") -> "Table":
