@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from manyhands.estimator.word_vectors import WordVectors
     from manyhands.evaluation.evaluate import evaluate
     from manyhands.run.train import train
+    from manyhands.scaling.scale import scale
 
 __version__ = "0.1.0"
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "open_dataset",
     "prepare",
     "sample",
+    "scale",
     "train",
 ]
 
@@ -35,6 +37,7 @@ _HOMES = {
     "open_dataset": "data.dataset",
     "prepare": "data.prepare.prepare",
     "sample": "data.sample",
+    "scale": "scaling.scale",
     "train": "run.train",
 }
 

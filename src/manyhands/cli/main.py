@@ -25,6 +25,7 @@ VERBS = {
     "nearest": "Find the words most similar to a word.",
     "analogy": "Find the word that completes an analogy.",
     "profile": "Show where the time of a run went.",
+    "scale": "Compare training with different numbers of workers.",
     "project": "Write a page that shows word vectors in two dimensions.",
     "quantize": "Quantise a bundle to a given size.",
     "tune": "Search for the settings with the best validation score.",

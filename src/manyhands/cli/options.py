@@ -1,7 +1,7 @@
 """Options of the command line: those that are made from settings, and those that several commands share."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
@@ -41,12 +41,9 @@ MOST_USED, RUN = "Most used", "Run"
 class Panel:
     """Some options under a title, as ``--help`` shows them."""
 
-    def __init__(
-        self, title: str, kinds: Iterable[type[Settings]], leave_out: Iterable[type[Settings]] = ()
-    ) -> None:
+    def __init__(self, title: str, kinds: Iterable[type[Settings]], leave_out: Container[str] = ()) -> None:
         self.title = title
-        shown_elsewhere = {name for kind in leave_out for name in kind.model_fields}
-        self.fields = {name: f for name, f in option_fields(*kinds).items() if name not in shown_elsewhere}
+        self.fields = {name: f for name, f in option_fields(*kinds).items() if name not in leave_out}
 
     def rows(self) -> list[tuple[str, str]]:
         return [(_shown(name, field), _help(name, field)) for name, field in self.fields.items()]
@@ -55,8 +52,8 @@ class Panel:
 class CommonPanel(Panel):
     """The settings that most people look for first, of several models: each has its own default."""
 
-    def __init__(self, kinds: list[type[Settings]]) -> None:
-        super().__init__(MOST_USED, kinds)
+    def __init__(self, kinds: list[type[Settings]], leave_out: Container[str] = ()) -> None:
+        super().__init__(MOST_USED, kinds, leave_out)
         marked = {name for kind in kinds for name in kind.marked(Common)}
         self.fields = {name: field for name, field in self.fields.items() if name in marked}
         self._kinds = kinds
@@ -85,9 +82,15 @@ Panels = Callable[[], list[Panel]]
 READING = Panel("Reading raw files", [ReadingSettings])
 
 
-def add_verb(app: typer.Typer, verb: Verb, kinds: list[type[Settings]], panels: Panels) -> None:
+def add_verb(
+    app: typer.Typer,
+    verb: Verb,
+    kinds: list[type[Settings]],
+    panels: Panels,
+    leave_out: Container[str] = (),
+) -> None:
     """Add a command with an option for each setting of these kinds; those given reach it as ``settings``."""
-    fields = option_fields(*kinds)
+    fields = {name: field for name, field in option_fields(*kinds).items() if name not in leave_out}
 
     def run(**values: Any) -> None:
         chosen = {name: values.pop(name) for name in fields}

@@ -25,7 +25,7 @@ def _panels() -> list[Panel]:
     return [
         Panel("Reading", [ReadingSettings]),
         Panel("Text", [TextSettings]),
-        Panel("Dataset", [PrepareSettings], leave_out=[ReadingSettings]),
+        Panel("Dataset", [PrepareSettings], leave_out=ReadingSettings.model_fields),
         Panel("Spark", [SparkSettings]),
     ]
 

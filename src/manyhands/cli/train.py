@@ -1,6 +1,7 @@
 """``manyhands train``: a dataset, or raw reviews, to a trained model."""
 
 import json
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,13 +34,14 @@ Data = Annotated[
         help="A prepared dataset, or raw files; all rows of raw files are trained on.", show_default=False
     ),
 ]
+Model = Annotated[str, typer.Option(help=f"Model to train: {', '.join(LEARNERS)}; each has a panel below.")]
 
 
 def add_to(app: typer.Typer, arguments: list[str]) -> None:
     """The options are those of the chosen model and spread; ``--help`` shows those of all."""
     model, spread = value_of("--model", arguments, MODEL), value_of("--spread", arguments, SPREAD)
     chosen, shared = load(LEARNERS, "model", model), load(SPREADS, "spread", spread)
-    add_verb(app, train, [chosen.Settings, TrainingSettings, ReadingSettings, shared.Settings], _panels)
+    add_verb(app, train, [chosen.Settings, TrainingSettings, ReadingSettings, shared.Settings], panels)
 
 
 def explain_option(flag: str, arguments: list[str]) -> str:
@@ -50,15 +52,19 @@ def explain_option(flag: str, arguments: list[str]) -> str:
     return whose_setting(flag.lstrip("-").replace("-", "_"), model, spread)
 
 
-def _panels() -> list[Panel]:
+def panels(some_spreads: Iterable[str] = SPREADS, leave_out: Container[str] = ()) -> list[Panel]:
+    """The settings of all models and of some spreads, without those that a verb decides itself."""
     models = {f"--model {name}": load(LEARNERS, "model", name) for name in LEARNERS}
-    spreads = {f"--spread {name}": load(SPREADS, "spread", name) for name in SPREADS}
+    spreads = {f"--spread {name}": load(SPREADS, "spread", name) for name in some_spreads}
     choices = {**models, **spreads}
     return [
-        CommonPanel([*(choice.Settings for choice in choices.values()), TrainingSettings]),
+        CommonPanel([*(choice.Settings for choice in choices.values()), TrainingSettings], leave_out),
         Panel("Training", [TrainingSettings]),
         READING,
-        *(Panel(f"{name}: {choice.summary}", [choice.Settings]) for name, choice in choices.items()),
+        *(
+            Panel(f"{name}: {choice.summary}", [choice.Settings], leave_out)
+            for name, choice in choices.items()
+        ),
     ]
 
 
@@ -66,10 +72,7 @@ def train(
     data: Data,
     out: BundleOut,
     settings: dict[str, Any],
-    model: Annotated[
-        str,
-        typer.Option(help=f"Model to train: {', '.join(LEARNERS)}; each has a panel below."),
-    ] = MODEL,
+    model: Model = MODEL,
     spread: Annotated[
         str,
         typer.Option(help=f"How the work is shared: {', '.join(SPREADS)}; each has a panel below."),

@@ -22,20 +22,20 @@ WIDTH, LEFT, BAR, GAP, HEAD, CHART = 760, 90, 26, 10, 44, 160
 def draw(profile: Profile) -> str:
     """The picture as SVG."""
     longest = max((profile.total(worker) for worker in range(profile.workers)), default=0.0) or 1.0
-    lines, y = [_text(10, 22, f"{profile.model}, {profile.spread}: seconds by worker", size=15)], HEAD
+    lines, y = [text(10, 22, f"{profile.model}, {profile.spread}: seconds by worker", size=15)], HEAD
     for worker in range(profile.workers):
-        lines.append(_text(10, y + 18, f"worker {worker}"))
+        lines.append(text(10, y + 18, f"worker {worker}"))
         x = float(LEFT)
         for part, spent in profile.seconds.items():
             wide = (WIDTH - LEFT - 90) * spent[worker] / longest
             title = f"{part}: {spent[worker]:.2f} s"
             lines.append(_box(x, y, wide, BAR, COLOURS[part], title))
             x += wide
-        lines.append(_text(x + 6, y + 18, f"{profile.total(worker):.1f} s"))
+        lines.append(text(x + 6, y + 18, f"{profile.total(worker):.1f} s"))
         y += BAR + GAP
     x = float(LEFT)
     for part in profile.seconds:
-        lines += [_box(x, y, 12, 12, COLOURS[part], PARTS[part]), _text(x + 16, y + 11, part, size=11)]
+        lines += [_box(x, y, 12, 12, COLOURS[part], PARTS[part]), text(x + 16, y + 11, part, size=11)]
         x += 82
     y += 40
     if profile.shares:
@@ -48,11 +48,11 @@ def draw(profile: Profile) -> str:
 def _shares(profile: Profile, top: int) -> list[str]:
     last = profile.shares[-1][0] or 1
     wide, bottom = WIDTH - LEFT - 90, top + 20 + CHART
-    lines = [_text(10, top + 8, "share of the rows, by step", size=13)]
+    lines = [text(10, top + 8, "share of the rows, by step", size=13)]
     for share in (0.0, 0.5, 1.0):
         y = bottom - share * CHART
         lines.append(f'<line x1="{LEFT}" x2="{LEFT + wide}" y1="{y}" y2="{y}" stroke="#dddddd"/>')
-        lines.append(_text(LEFT - 44, y + 4, f"{share:.0%}", size=11))
+        lines.append(text(LEFT - 44, y + 4, f"{share:.0%}", size=11))
     for worker in range(profile.workers):
         places = [
             (LEFT + wide * step / last, bottom - shares[worker] * CHART)
@@ -63,7 +63,7 @@ def _shares(profile: Profile, top: int) -> list[str]:
         colour = WORKER_COLOURS[worker % len(WORKER_COLOURS)]
         lines.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
         if places:
-            lines.append(_text(places[-1][0] + 6, places[-1][1] + 4, f"worker {worker}", size=11))
+            lines.append(text(places[-1][0] + 6, places[-1][1] + 4, f"worker {worker}", size=11))
     return lines
 
 
@@ -72,5 +72,5 @@ def _box(x: float, y: float, wide: float, high: float, colour: str, title: str) 
     return f"{box}<title>{escape(title)}</title></rect>"
 
 
-def _text(x: float, y: float, text: str, size: int = 12) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="#222222">{escape(text)}</text>'
+def text(x: float, y: float, words: str, size: int = 12) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="#222222">{escape(words)}</text>'

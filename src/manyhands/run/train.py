@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from fsspec.core import url_to_fs
@@ -15,6 +16,7 @@ from fsspec.core import url_to_fs
 from manyhands.bundle.bundle import BUNDLE, RECORD, Bundle, load_bundle, save_bundle
 from manyhands.bundle.card import model_card
 from manyhands.catalog import SPREADS, load
+from manyhands.kernels.compile import when_compiling
 from manyhands.machine import resources_for
 from manyhands.records import Progress, Silent
 from manyhands.run.record import config_of, record_of
@@ -48,6 +50,7 @@ def train(
     continue_from: StrPath | None = None,
     track: str | None = None,
     overwrite: bool = False,
+    rows: int | None = None,
     memory: int | str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -56,8 +59,9 @@ def train(
     """Train a model on a prepared dataset, or on raw files as they are, and write it to ``out``.
 
     ``settings`` are those of the model, of its spread, of training (``TrainingSettings``) and of how raw
-    files are read (``ReadingSettings``). Gives None where another worker writes the bundle: of a crew
-    that torchrun has started, or on another machine.
+    files are read (``ReadingSettings``). ``rows`` limits a prepared dataset to a random sample of so many
+    training rows. Gives None where another worker writes the bundle: of a crew that torchrun has started,
+    or on another machine.
     """
     began = time.monotonic()
     watcher = progress or Silent()
@@ -71,6 +75,7 @@ def train(
         resume=resume,
         track=track,
         overwrite=overwrite,
+        rows=rows,
     )
     job = job_for(
         model,
@@ -94,17 +99,20 @@ def _learn_and_write(
     job: Job, call: Call, spread: Any, role: Role, progress: Progress, began: float
 ) -> Trained | None:
     checkpoints = checkpoint_folder(call.out)
+    compiled = Event()
+    when_compiling(compiled.set)
     with ExitStack() as leading:
         if role is Role.LEADS:
             folder = leading.enter_context(destination(call.out, call.overwrite, BUNDLE))
             leading.enter_context(alone_in(checkpoints))
-        splits = open_splits(call.data, job, progress)
+        splits = open_splits(call.data, job, progress, call.rows)
         if role is Role.FOLLOWS:
             spread.run(job, splits.train, splits.valid, progress)
             return None
         with open_tracker(call.track, checkpoints, folder) as tracker:
             outcome = spread.run(job, splits.train, splits.valid, progress, tracker)
         record = record_of(job, splits, outcome, time.monotonic() - began)
+        record["compiled"] = compiled.is_set()
         here = None if "://" in call.out else Path(call.out)
         bundle = Bundle(config_of(job, splits, outcome), outcome.model, here)
         vocabulary = _vocabulary(splits, job.previous, job.resources.threads)

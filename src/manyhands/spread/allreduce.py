@@ -87,6 +87,7 @@ class AllReduce(Spread):
 
     Settings = AllReduceSettings
     summary = "a crew of processes, on one machine or many, started by torchrun"
+    counts = "workers"
 
     def advice(self, data: Sequence[str], settings: Mapping[str, Any]) -> str:
         """On one machine threads do the same, and they start at once: of much data, that does not matter."""

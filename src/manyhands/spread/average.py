@@ -66,6 +66,9 @@ class Average(Spread):
     summary = "parameter averaging (local SGD) on Spark"
     turn = "round"
     decides = frozenset({"partitions", "rounds"})
+    counts = "partitions"
+    threaded = False
+    adds_up_bytes = True
 
     def check(self, job: Job) -> None:
         if job.call is None or STDIN in job.call.data:
@@ -127,6 +130,7 @@ def _for_executors(job: Job) -> Call:
         spread="single",
         settings={name: value for name, value in settings.items() if value is not None},
         continue_from=call.continue_from and _absolute(call.continue_from),
+        rows=call.rows,
     )
 
 

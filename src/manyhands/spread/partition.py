@@ -110,7 +110,7 @@ class Opened:
         try:
             previous = load_bundle(call.continue_from) if call.continue_from else None
             self.job = job_for(call.model, call.settings, self._resources, previous=previous)
-            splits = open_splits(call.data, self.job, Silent())
+            splits = open_splits(call.data, self.job, Silent(), call.rows)
         except InputError as error:
             raise InputError(
                 f"{error}; executors need the files under the same name: in a folder that all machines "

@@ -18,6 +18,9 @@ class Spread(ABC):
     summary: ClassVar[str]  # a line for people who choose
     turn: ClassVar[str] = "epoch"  # what it validates after
     decides: ClassVar[frozenset[str]] = frozenset()  # settings that decide the result, not only the speed
+    counts: ClassVar[str | None] = None  # the setting that says how many workers there are
+    threaded: ClassVar[bool] = True  # a worker may have several threads
+    adds_up_bytes: ClassVar[bool] = False  # its traffic is that of all workers, not of one
 
     def advice(self, data: Sequence[str], settings: Mapping[str, Any]) -> str:
         """A sentence for people whom something else would serve better; empty for all others."""

@@ -90,6 +90,10 @@ class LabelledRows:
             known_as=None,
         )
 
+    def first(self, rows: int) -> "LabelledRows":
+        """So many rows, or all if there are no more."""
+        return self if rows >= len(self) else self.take(np.arange(rows))
+
     def __len__(self) -> int:
         return len(self.corpus)
 

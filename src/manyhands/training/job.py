@@ -42,6 +42,7 @@ class Call:
     resume: bool = False
     track: str | None = None
     overwrite: bool = False
+    rows: int | None = None
 
     def arguments(self) -> dict[str, Any]:
         """As JSON has them."""

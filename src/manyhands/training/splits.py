@@ -1,6 +1,6 @@
 """The rows of a run, opened: from a prepared dataset, or from raw files as they are."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from manyhands.bundle.bundle import Bundle
@@ -28,8 +28,12 @@ class Splits:
     names: tuple[str, ...] = ()  # of the files or the dataset
 
 
-def open_splits(names: tuple[str, ...], job: Job, progress: Progress) -> Splits:
-    """Open what is trained on: a prepared dataset, or raw files."""
+def open_splits(names: tuple[str, ...], job: Job, progress: Progress, rows: int | None = None) -> Splits:
+    """Open what is trained on: a prepared dataset, or raw files.
+
+    With ``rows``, only so many rows of a dataset are trained on: the first, which are a random sample,
+    since rows stand in the order of their digests.
+    """
     labelled = objective_of(job.model).labelled
     chosen = job.reading.model_dump(exclude_unset=True)
     for name in ("labels", "label_field"):
@@ -38,7 +42,12 @@ def open_splits(names: tuple[str, ...], job: Job, progress: Progress) -> Splits:
     if is_dataset(list(names)):
         for name in chosen:
             raise UsageError(f"{option(name)} is for raw files; {names[0]} is prepared already")
-        return _open_dataset(names[0], job.previous, labelled)
+        splits = _open_dataset(names[0], job.previous, labelled)
+        return splits if rows is None else replace(splits, train=splits.train.first(rows))
+    if rows is not None:
+        raise UsageError(
+            f"{names[0]} is not prepared: its rows stand in no random order, so the first are no sample"
+        )
     known: dict[str, Any] = {}
     if job.previous:
         known = {"text": job.previous.config.text, "labels": job.previous.config.label_scheme}
