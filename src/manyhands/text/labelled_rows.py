@@ -92,7 +92,9 @@ class LabelledRows:
 
     def first(self, rows: int) -> "LabelledRows":
         """So many rows, or all if there are no more."""
-        return self if rows >= len(self) else self.take(np.arange(rows))
+        if rows >= len(self):
+            return self
+        return replace(self.take(np.arange(rows)), known_as=self.known_as and f"{self.known_as}-{rows}")
 
     def __len__(self) -> int:
         return len(self.corpus)
