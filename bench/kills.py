@@ -15,13 +15,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from measure import save
 
-WORKERS = 2
 TRAIN = [
     *("--model", "lstm", "--hidden-size", "32", "--dim", "32", "--batch-size", "64", "--epochs", "40"),
-    *("--spread", "allreduce", "--workers", str(WORKERS), "--max-restarts", "1000", "--deterministic"),
+    *("--spread", "allreduce", "--max-restarts", "1000", "--deterministic"),
     *("--checkpoint-seconds", "0.2", "--json"),
 ]  # fmt: skip
 RAN_AGAIN_SECONDS = (3.0, 9.0)  # after a kill, until the next one: before, in and after the restart
@@ -42,8 +42,9 @@ def reviews(path: Path) -> None:
             file.write(f"__label__{label} {' '.join(words)}\n")
 
 
-def start(folder: Path, data: Path) -> subprocess.Popen[bytes]:
+def start(folder: Path, data: Path, workers: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "manyhands", "train", str(data), "--out", str(folder / "run"), *TRAIN]
+    command += ["--workers", str(workers)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
@@ -71,15 +72,22 @@ def finished(run: subprocess.Popen[bytes], folder: Path) -> tuple[dict, str]:  #
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=10, help="of each worker")
+    parser.add_argument("--kills", type=int, default=20, help="of all workers together")
+    parser.add_argument("--workers", type=int, nargs="+", default=[2, 4])
     options = parser.parse_args()
+    facts = {str(workers): disturb(workers, options.kills) for workers in options.workers}
+    save("kills", {"workers": facts})
+
+
+def disturb(workers: int, most: int) -> dict[str, Any]:
+    """Kill workers of a crew so often, each as often as the others, and compare what it ends with."""
     draw, kills = random.Random(1), []
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         reviews(home / "reviews.txt")
-        record, whole = finished(start(home / "whole", home / "reviews.txt"), home / "whole")
-        run = start(home / "killed", home / "reviews.txt")
-        ranks = [rank for rank in range(WORKERS) for _ in range(options.kills)]
+        record, whole = finished(start(home / "whole", home / "reviews.txt", workers), home / "whole")
+        run = start(home / "killed", home / "reviews.txt", workers)
+        ranks = [kill % workers for kill in range(most)]
         draw.shuffle(ranks)
         while ranks and run.poll() is None:
             time.sleep(draw.uniform(*RAN_AGAIN_SECONDS))
@@ -89,13 +97,13 @@ def main() -> None:
                 print(f"killed worker {kills[-1]}, process {pid}", flush=True)
         again, digest = finished(run, home / "killed")
     facts = {
-        "kills": [kills.count(rank) for rank in range(WORKERS)],
+        "kills": [kills.count(rank) for rank in range(workers)],
         "rows_seen": again["examples_seen"],
         "rows_seen_undisturbed": record["examples_seen"],
         "same_bytes": digest == whole,
     }
-    print(json.dumps(facts, indent=1))
-    save("kills", facts)
+    print(workers, json.dumps(facts, indent=1), flush=True)
+    return facts
 
 
 if __name__ == "__main__":

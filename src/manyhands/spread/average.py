@@ -99,8 +99,8 @@ class Average(Spread):
                     f"{len(examples)} rows are too few for {partitions} partitions; lower --partitions"
                 )
             exchange = Alone()
-            exchange.workers = partitions
             training = begin(job, examples, valid, exchange, progress, watch)
+            exchange.workers = partitions  # as the record tells it; to begin, the driver is alone
             first = Round(
                 run=secrets.token_hex(8),
                 call=_for_executors(job),
