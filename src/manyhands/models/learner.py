@@ -57,8 +57,9 @@ class Feed(Protocol):
     """
 
     unit: str  # "rows" or "words"
-    # How much the workers of a crew may learn, all together, before those that learn in place exchange it.
-    between_exchanges: int
+    # How much the workers of a crew learn, all together, before those that learn in place exchange it: at
+    # least, when they know nothing yet, and at most.
+    between_exchanges: tuple[int, int]
 
     def __len__(self) -> int: ...
 

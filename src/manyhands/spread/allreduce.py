@@ -27,9 +27,9 @@ from manyhands.machine import LEAST_BYTES, cores
 from manyhands.models.learner import Feed, Learner, Loss, Piece, StateArray, arrays_of
 from manyhands.records import PARTS, Clock, Progress, Traffic
 from manyhands.settings import Common, Settings
-from manyhands.spread.balance import Policy, by_speed, cut, cut_evenly, equal
+from manyhands.spread.balance import Policy, by_speed, cut, cut_at, cut_evenly, deal, equal
 from manyhands.spread.group import Group
-from manyhands.spread.merge import FEW, Merge, merge_hottest, merge_moved, reach
+from manyhands.spread.merge import FEW, Merge, exchanges, merge_hottest, merge_moved, reach
 from manyhands.spread.spread import Spread
 from manyhands.storage.files import STDIN
 from manyhands.text.labelled_rows import LabelledRows
@@ -144,6 +144,7 @@ class AllReduceExchange:
         self._shares = equal(group.size)
         self._log: list[dict[str, Any]] = []
         self._steps = self._epochs = 0
+        self._seen = 0  # rows of all rounds that are settled, by the whole crew
         self._rows = self._work = 0.0  # since the shares were measured last
         self._waited = 0.0  # in this round
         self._given: deque[int] = deque()  # rows of the rounds that are settled and not yet learnt
@@ -175,7 +176,7 @@ class AllReduceExchange:
         if facts["best_epoch"] and not best:
             best = {name: np.zeros_like(array) for name, array in arrays_of(learner).items()}
         state.take(facts, best, {})
-        self._steps = sum(lap["rounds"] for lap in state.laps) + state.round
+        self._steps, self._seen = sum(lap["rounds"] for lap in state.laps) + state.round, state.seen
         torchrun.note_run(state.run)
         for array in [*arrays_of(learner).values(), *(best[name] for name in sorted(best))]:
             self._group.same_for_all(array, leader)
@@ -198,12 +199,12 @@ class AllReduceExchange:
             bounds = [(block, cut(feed.rows(block), self._shares)) for block in numbers]
             steps = [[Piece(block, at[me], at[me + 1])] for block, at in bounds]
         else:
-            rows = [feed.rows(block) for block in numbers]
+            rows = sum(feed.rows(block) for block in numbers)
             # Everyone takes as many steps, however large its share is: nobody waits for one that has ended.
-            count = max(sum(rows) // feed.between_exchanges, 1)
-            first, last = cut(len(numbers), self._shares)[me : me + 2]
-            mine = [Piece(numbers[n], 0, rows[n]) for n in range(first, last)]
-            steps = [list(chain(*cut_evenly(step, self._threads))) for step in cut_evenly(mine, count)]
+            points = exchanges(self._seen, rows, *feed.between_exchanges)
+            self._seen += rows
+            mine = [Piece(numbers[n], 0, feed.rows(numbers[n])) for n in deal(len(numbers), self._shares)[me]]
+            steps = [list(chain(*cut_evenly(step, self._threads))) for step in cut_at(mine, points)]
         self._given.append(sum(piece.last - piece.first for step in steps for piece in step))
         return steps
 

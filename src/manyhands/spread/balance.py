@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +85,20 @@ def cut(rows: int, shares: Shares) -> list[int]:
     return [0, *np.cumsum(counts).tolist()]
 
 
+def deal(count: int, shares: Shares) -> list[list[int]]:
+    """Who gets which of so many blocks: as many as by ``cut``, but each worker's lie all over the round.
+
+    The learning rate falls from block to block, so all workers are to be at the same place of its way.
+
+    >>> deal(6, np.array([0.66, 0.34])), deal(5, equal(2))
+    ([[0, 2, 3, 5], [1, 4]], [[0, 2, 4], [1, 3]])
+    """
+    bounds = cut(count, shares)
+    sizes = [last - first for first, last in pairwise(bounds)]
+    turns = sorted(((n + 1) / (size + 1), who) for who, size in enumerate(sizes) for n in range(size))
+    return [[at for at, (_, of) in enumerate(turns) if of == who] for who in range(len(sizes))]
+
+
 def cut_evenly(pieces: list[Piece], count: int) -> list[list[Piece]]:
     """The same rows in so many parts, one after the other; pieces are cut only where they are too few.
 
@@ -96,12 +110,24 @@ def cut_evenly(pieces: list[Piece], count: int) -> list[list[Piece]]:
     """
     if len(pieces) >= count:
         return [pieces[len(pieces) * n // count : len(pieces) * (n + 1) // count] for n in range(count)]
+    return cut_at(pieces, [(n + 1) / count for n in range(count)])
+
+
+def cut_at(pieces: list[Piece], points: list[float]) -> list[list[Piece]]:
+    """The same rows in parts, one after the other, that end at these shares of all rows.
+
+    >>> cut_at([Piece(7, 0, 10), Piece(3, 0, 10)], [0.25, 1.0])
+    [[Piece(block=7, first=0, last=5)], [Piece(block=7, first=5, last=10), Piece(block=3, first=0, last=10)]]
+    """
     starts = [0, *accumulate(piece.last - piece.first for piece in pieces)]
-    bounds = [starts[-1] * n // count for n in range(count + 1)]
-    parts: list[list[Piece]] = [[] for _ in range(count)]
-    for piece, start, end in zip(pieces, starts, starts[1:], strict=False):
-        for part, low, high in zip(parts, bounds, bounds[1:], strict=False):
-            first, last = max(low, start), min(high, end)
-            if first < last:
-                part.append(Piece(piece.block, piece.first + first - start, piece.first + last - start))
+    bounds = [0, *(int(starts[-1] * point + 1e-6) for point in points)]
+    parts: list[list[Piece]] = [[] for _ in points]
+    at = 0
+    for part, low, high in zip(parts, bounds, bounds[1:], strict=False):
+        while at < len(pieces) and starts[at] < high:
+            piece, first, last = pieces[at], max(low, starts[at]), min(high, starts[at + 1])
+            part.append(Piece(piece.block, piece.first + first - starts[at], piece.first + last - starts[at]))
+            if starts[at + 1] > high:
+                break
+            at += 1
     return parts
