@@ -24,7 +24,7 @@ class Crew:
         moved = np.flatnonzero(movers)
         totals = sum(merge.lines(moved, movers[moved]) for merge in self.merges)
         for merge in self.merges:
-            merge.agree(movers, totals)
+            merge.agree(movers, totals, merge.share(movers, totals))
 
 
 @given(st.integers(1, 6), st.integers(0, 2**32))

@@ -7,8 +7,8 @@ later would have learnt less, had they known of the others. Their mean goes not 
 everyone touches would be learnt the slower, the more workers there are. So a row moves by the mean of those
 who moved it, and the rest of the sum is owed to it. Of what is owed, a share is paid in every exchange. As
 long as workers go on in the direction of what is owed, it is right, and the share grows up to the whole; as
-soon as they turn back, it was too much, and the share falls, down to about one by the number of workers. A
-row that one worker has moved is owed nothing.
+soon as they turn back in any array, it was too much, and the share falls, down to about one by the number
+of workers. A row that one worker has moved is owed nothing.
 
 AdaGrad's squares are sums, so they are added up. A worker divided its moves by the root of its own squares;
 they are corrected by what the squares of all would have made of them, had they grown alike for everyone.
@@ -87,6 +87,7 @@ class Merge:
         self.owed = np.zeros(self._agreed.size + 1, np.float32) if owed is None else owed
         if owed is None:
             self.owed[-1] = self._least_paid
+        self._owed = self.owed[:-1].reshape(self._agreed.shape)
 
     def moved(self, rows: int) -> Bytes:
         """Which of the first rows this worker has moved: 1 or 0 for each."""
@@ -105,25 +106,29 @@ class Merge:
         _gather(self._array, self._first, self._squares, self._agreed, squares, rows, movers, out)
         return out
 
-    def agree(self, movers: Floats, totals: Floats) -> None:
+    def share(self, movers: Floats, totals: Floats) -> float:
+        """The share of what is owed that this array would pay, by what all have said; see ``agree``."""
+        agreement = _agreement(self._owed, movers[:HOTTEST], totals)
+        share = self.owed[-1] * math.exp((FASTER if agreement > 0 else SLOWER) * agreement)
+        self.owed[-1] = min(max(share, self._least_paid), MOST_PAID)
+        return float(self.owed[-1])
+
+    def agree(self, movers: Floats, totals: Floats, share: float | None = None) -> None:
         """Take over what all have said: how many ``movers`` each of the first rows has, and the sums.
 
-        ``totals`` has a line for each row that has movers.
+        ``totals`` has a line for each row that has movers. Without a ``share``, the least is paid, which is
+        right however long the workers were apart.
         """
-        owed = self.owed[:-1].reshape(self._agreed.shape)
-        turned = _agreement(owed, movers[:HOTTEST], totals)
-        faster = self.owed[-1] * math.exp((FASTER if turned > 0 else SLOWER) * turned)
-        self.owed[-1] = min(max(faster, self._least_paid), MOST_PAID)
         _agree(
             self._array,
             self._first,
             self._squares,
             self._agreed,
             self._agreed_squares,
-            owed,
+            self._owed,
             movers,
             totals,
-            self.owed[-1],
+            np.float32(self._least_paid if share is None else share),
         )
 
     def agree_on_means(self, movers: Floats, means: Floats) -> None:
@@ -149,9 +154,12 @@ def merge_hottest(merges: list[Merge], reaches: list[int], workers: int, add_hal
         said.append(np.column_stack([merge.moved(rows), lines]))
     message = _join(said)
     add_halves(message)
-    for merge, total in zip(merges, _split(message, said), strict=True):
-        movers = np.ascontiguousarray(total[:, 0])
-        merge.agree(movers, np.ascontiguousarray(total[movers > 0, 1:]))
+    movers = [np.ascontiguousarray(total[:, 0]) for total in _split(message, said)]
+    totals = [
+        np.ascontiguousarray(total[count > 0, 1:])
+        for total, count in zip(_split(message, said), movers, strict=True)
+    ]
+    _agree_on_all(merges, movers, totals)
 
 
 def merge_moved(merges: list[Merge], reaches: list[int], workers: int, add_up: Sum, add_halves: Sum) -> None:
@@ -166,8 +174,15 @@ def merge_moved(merges: list[Merge], reaches: list[int], workers: int, add_up: S
     lines = [merge.lines(rows, count[rows]) for merge, rows, count in three]
     message = _join(lines)
     add_halves(message)
-    for merge, count, total in zip(merges, movers, _split(message, lines), strict=True):
-        merge.agree(count, total)
+    _agree_on_all(merges, movers, _split(message, lines))
+
+
+def _agree_on_all(merges: list[Merge], movers: list[Floats], totals: list[Floats]) -> None:
+    """Arrays move each other: if what is owed to any of them was too much, all are paid slowly."""
+    three = list(zip(merges, movers, totals, strict=True))
+    share = min(merge.share(count, total) for merge, count, total in three)
+    for merge, count, total in three:
+        merge.agree(count, total, share)
 
 
 def _join(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
