@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from manyhands.models.learner import Piece, StateArray
 from manyhands.spread.balance import cut, cut_evenly, deal
-from manyhands.spread.merge import MOST_PAID, Merge, exchanges, merge_moved, reach
+from manyhands.spread.merge import HOTTEST, MOST_PAID, Merge, exchanges, merge_moved, reach
 
 
 class Crew:
@@ -55,6 +55,14 @@ def test_the_mean_counts_at_once_and_a_share_of_the_rest():
     assert crew.merges[0].owed[:3] == pytest.approx([3.0 * 4 / 5, 0.0, 0.0])
     crew.exchange()
     assert crew.arrays[3][0, 0] == pytest.approx(4.0 - 3.0 * 16 / 25), "a fifth of what is owed"
+
+
+def test_rare_rows_that_are_learnt_apart_get_the_sum():
+    crew = Crew(np.zeros((HOTTEST + 1, 1), np.float32), 3, by_frequency=True, apart=True)
+    for array in crew.arrays:
+        array[...] += 1.0
+    crew.exchange()
+    assert crew.arrays[0][HOTTEST - 1 :, 0] == pytest.approx([1.0 + 2.0 / 4, 3.0])
 
 
 def test_the_share_grows_while_workers_go_on_and_falls_when_they_turn_back():

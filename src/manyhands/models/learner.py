@@ -39,7 +39,9 @@ class StateArray(NamedTuple):
 
     Of each row, the columns from ``first`` up to ``last`` are weights, and the column ``squares`` is
     AdaGrad's sum of squares; other columns do not change. ``memory`` is what an optimizer remembers
-    apart from that. Where rows are ``by_frequency``, those that move most come first.
+    apart from that. Where rows are ``by_frequency``, those that move most come first. Where rows are
+    ``apart``, each is learnt from pairs of its own, as a word's vector is; otherwise many rows fit a text
+    together.
     """
 
     array: npt.NDArray[Any]
@@ -48,6 +50,7 @@ class StateArray(NamedTuple):
     squares: int | None = None
     memory: bool = False
     by_frequency: bool = False
+    apart: bool = False
 
 
 class Feed(Protocol):

@@ -8,7 +8,8 @@ everyone touches would be learnt the slower, the more workers there are. So a ro
 who moved it, and the rest of the sum is owed to it. Of what is owed, a share is paid in every exchange. As
 long as workers go on in the direction of what is owed, it is right, and the share grows up to the whole; as
 soon as they turn back in any array, it was too much, and the share falls, down to about one by the number
-of workers. A row that one worker has moved is owed nothing.
+of workers. A row that one worker has moved is owed nothing. To rows that are learnt apart, as words are,
+all is paid at once, but for the hottest.
 
 AdaGrad's squares are sums, so they are added up. A worker divided its moves by the root of its own squares;
 they are corrected by what the squares of all would have made of them, had they grown alike for everyone.
@@ -35,7 +36,7 @@ SELDOM = 16  # arrays whose rows stand in no order are exchanged so seldom, but 
 NONE = -1  # in place of the column of squares
 GROWTH = 0.01  # of all that was learnt so far, what is learnt before the next exchange
 MOST_PAID = 0.97  # of what is owed: something must be left to tell whether it was right
-FASTER, SLOWER = 1.0, 2.0  # how the share that is paid follows the agreement; if not slower, IMDB diverged
+FASTER, SLOWER = 1.0, 2.0  # how the share that is paid follows the agreement; if both are 1, it may diverge
 
 Sum = Callable[[npt.NDArray[Any]], None]  # adds up over all workers, in place
 
@@ -80,6 +81,8 @@ class Merge:
         self._first, last = part.first, part.last or self._array.shape[1]
         self._squares = NONE if part.squares is None else part.squares
         self._least_paid = np.float32(1 / (workers + 1))
+        # Of rows that are learnt apart, the rarer ones move too little between two exchanges to go too far.
+        self._paid_little = HOTTEST if part.apart else len(self._array)
         self._agreed = self._array[:, self._first : last].copy()
         known = self._array[:, self._squares] if part.squares is not None else np.zeros(0, np.float32)
         self._agreed_squares = known.copy()
@@ -129,6 +132,7 @@ class Merge:
             movers,
             totals,
             np.float32(self._least_paid if share is None else share),
+            len(self._array) if share is None else self._paid_little,
         )
 
     def agree_on_means(self, movers: Floats, means: Floats) -> None:
@@ -251,14 +255,16 @@ def _agree(
     movers: Floats,
     totals: Floats,
     share: np.float32,
+    paid_little: int,
 ) -> None:
+    """The first rows, which are ``paid_little``, are paid a share of what they are owed, the others all."""
     at, one, width = 0, np.float32(1), agreed.shape[1]
     for row in range(len(movers)):
         count = movers[row]
         for k in range(width):
             mean = totals[at, k] / count if count else np.float32(0)
             rest = (count - one) * mean if count else np.float32(0)
-            paid = share * (owed[row, k] + rest)
+            paid = (share if row < paid_little else one) * (owed[row, k] + rest)
             owed[row, k] += rest - paid
             agreed[row, k] += mean + paid
             array[row, first + k] = agreed[row, k]
