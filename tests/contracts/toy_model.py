@@ -58,7 +58,7 @@ def rows_of(corpus, rows):
 
 class ToyFeed:
     unit = "rows"
-    between_exchanges = 64
+    between_exchanges = 16, 64
 
     def __init__(self, examples):
         self._examples = examples

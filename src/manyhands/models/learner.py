@@ -39,7 +39,9 @@ class StateArray(NamedTuple):
 
     Of each row, the columns from ``first`` up to ``last`` are weights, and the column ``squares`` is
     AdaGrad's sum of squares; other columns do not change. ``memory`` is what an optimizer remembers
-    apart from that. Where rows are ``by_frequency``, those that move most come first.
+    apart from that. Where rows are ``by_frequency``, those that move most come first. Where rows are
+    ``apart``, each is learnt from pairs of its own, as a word's vector is; otherwise many rows fit a text
+    together.
     """
 
     array: npt.NDArray[Any]
@@ -48,6 +50,7 @@ class StateArray(NamedTuple):
     squares: int | None = None
     memory: bool = False
     by_frequency: bool = False
+    apart: bool = False
 
 
 class Feed(Protocol):
@@ -57,8 +60,9 @@ class Feed(Protocol):
     """
 
     unit: str  # "rows" or "words"
-    # How much the workers of a crew may learn, all together, before those that learn in place exchange it.
-    between_exchanges: int
+    # How much the workers of a crew learn, all together, before those that learn in place exchange it: at
+    # least, when they know nothing yet, and at most.
+    between_exchanges: tuple[int, int]
 
     def __len__(self) -> int: ...
 

@@ -29,9 +29,9 @@ from manyhands.machine import LEAST_BYTES, cores
 from manyhands.models.learner import Feed, Learner, Loss, Piece, StateArray, arrays_of
 from manyhands.records import PARTS, Clock, Progress, Traffic
 from manyhands.settings import Common, Settings
-from manyhands.spread.balance import Policy, by_speed, cut, cut_evenly, equal
+from manyhands.spread.balance import Policy, by_speed, cut, cut_at, cut_evenly, equal, side_by_side
 from manyhands.spread.group import Group
-from manyhands.spread.merge import FEW, Merge, merge_hottest, merge_moved, reach
+from manyhands.spread.merge import FEW, Merge, exchanges, merge_hottest, merge_moved, reach
 from manyhands.spread.spread import Spread
 from manyhands.storage.files import STDIN
 from manyhands.text.labelled_rows import LabelledRows
@@ -175,6 +175,7 @@ class AllReduceExchange:
         self._shares = equal(group.size)
         self._log: list[dict[str, Any]] = []
         self._steps = self._epochs = 0
+        self._seen = 0  # rows of all rounds that are settled, by the whole crew
         self._rows = self._work = 0.0  # since the shares were measured last
         self._waited = self._spent = 0.0  # in this round, and in all of them
         self._given: deque[int] = deque()  # rows of the rounds that are settled and not yet learnt
@@ -202,7 +203,7 @@ class AllReduceExchange:
         facts = json.loads(self._group.text_of(leader, json.dumps(state.facts())))
         best = state.best if facts["best_epoch"] and self.keeps_weights else {}
         state.take(facts, best, state.owed)
-        self._steps = sum(lap["rounds"] for lap in state.laps) + state.round
+        self._steps, self._seen = sum(lap["rounds"] for lap in state.laps) + state.round, state.seen
         torchrun.note_run(state.run)
         differed = self._take_over(learner, state, leader)
         if self._in_place and self._group.machines > 1 and self._group.leads:
@@ -252,7 +253,7 @@ class AllReduceExchange:
         mine = [order[(order >= first) & (order < last)] for first, last in pairwise(bounds)]
         rows = sum(feed.rows(block) for block in range(len(feed)))
         count = max(rows // ROUND_ROWS[feed.unit], 1)
-        return [_side_by_side([_nth(blocks, n, count) for blocks in mine]) for n in range(count)]
+        return [side_by_side([_nth(blocks, n, count) for blocks in mine]) for n in range(count)]
 
     def steps(self, learner: Learner, feed: Feed, blocks: Ints) -> list[list[Piece]]:
         """A part of every batch that is shared, or the blocks of this worker's share."""
@@ -269,8 +270,9 @@ class AllReduceExchange:
         if self._group.machines == 1:  # there is nothing to merge; blocks are made a few at a time
             return [mine[at : at + ROUND_BLOCKS] for at in range(0, max(len(mine), 1), ROUND_BLOCKS)]
         # Everyone takes as many steps, however large its share is: nobody waits for one that has ended.
-        count = max(rows // feed.between_exchanges, 1)
-        return [list(chain(*cut_evenly(step, self._threads))) for step in cut_evenly(mine, count)]
+        points = exchanges(self._seen, rows, *feed.between_exchanges)
+        self._seen += rows
+        return [list(chain(*cut_evenly(step, self._threads))) for step in cut_at(mine, points)]
 
     def sum(self, numbers: Numbers) -> None:
         with self._waiting():
@@ -374,16 +376,6 @@ class AllReduceExchange:
 def _nth(blocks: Ints, number: int, count: int) -> Ints:
     """The part of this ``number``, of so many."""
     return blocks[len(blocks) * number // count : len(blocks) * (number + 1) // count]
-
-
-def _side_by_side(parts: list[Ints]) -> Ints:
-    """The blocks of several workers in the order in which they come when all begin and end together.
-
-    >>> _side_by_side([np.array([1, 2, 3, 4]), np.array([7, 8])]).tolist()
-    [1, 2, 7, 3, 4, 8]
-    """
-    when = np.concatenate([(np.arange(len(part)) + 1) / max(len(part), 1) for part in parts])
-    return np.concatenate(parts)[np.argsort(when, kind="stable")]
 
 
 def _checksum(groups: list[dict[str, Numbers]]) -> int:

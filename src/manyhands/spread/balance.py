@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.errors import UsageError
+from manyhands.kernels.compile import Ints
 from manyhands.models.learner import Piece
 
 Shares = npt.NDArray[np.float64]
@@ -85,6 +86,18 @@ def cut(rows: int, shares: Shares) -> list[int]:
     return [0, *np.cumsum(counts).tolist()]
 
 
+def side_by_side(parts: list[Ints]) -> Ints:
+    """The blocks of several workers in the order in which they come when all begin and end together.
+
+    The learning rate falls from block to block, so all workers are to be at the same place of its way.
+
+    >>> side_by_side([np.array([1, 2, 3, 4]), np.array([7, 8])]).tolist()
+    [1, 7, 2, 3, 8, 4]
+    """
+    when = np.concatenate([(np.arange(len(part)) + 1) / (len(part) + 1) for part in parts])
+    return np.concatenate(parts)[np.argsort(when, kind="stable")]
+
+
 def cut_evenly(pieces: list[Piece], count: int) -> list[list[Piece]]:
     """The same rows in so many parts, one after the other; pieces are cut only where they are too few.
 
@@ -96,12 +109,24 @@ def cut_evenly(pieces: list[Piece], count: int) -> list[list[Piece]]:
     """
     if len(pieces) >= count:
         return [pieces[len(pieces) * n // count : len(pieces) * (n + 1) // count] for n in range(count)]
+    return cut_at(pieces, [(n + 1) / count for n in range(count)])
+
+
+def cut_at(pieces: list[Piece], points: list[float]) -> list[list[Piece]]:
+    """The same rows in parts, one after the other, that end at these shares of all rows.
+
+    >>> cut_at([Piece(7, 0, 10), Piece(3, 0, 10)], [0.25, 1.0])
+    [[Piece(block=7, first=0, last=5)], [Piece(block=7, first=5, last=10), Piece(block=3, first=0, last=10)]]
+    """
     starts = [0, *accumulate(piece.last - piece.first for piece in pieces)]
-    bounds = [starts[-1] * n // count for n in range(count + 1)]
-    parts: list[list[Piece]] = [[] for _ in range(count)]
-    for piece, start, end in zip(pieces, starts, starts[1:], strict=False):
-        for part, low, high in zip(parts, bounds, bounds[1:], strict=False):
-            first, last = max(low, start), min(high, end)
-            if first < last:
-                part.append(Piece(piece.block, piece.first + first - start, piece.first + last - start))
+    bounds = [0, *(int(starts[-1] * point + 1e-6) for point in points)]
+    parts: list[list[Piece]] = [[] for _ in points]
+    at = 0
+    for part, low, high in zip(parts, bounds, bounds[1:], strict=False):
+        while at < len(pieces) and starts[at] < high:
+            piece, first, last = pieces[at], max(low, starts[at]), min(high, starts[at + 1])
+            part.append(Piece(piece.block, piece.first + first - starts[at], piece.first + last - starts[at]))
+            if starts[at + 1] > high:
+                break
+            at += 1
     return parts

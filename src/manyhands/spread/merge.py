@@ -1,21 +1,25 @@
-"""How the moves of several workers become one: of what they learnt alike, the mean at once, the rest little
-by little.
+"""How the moves of several workers become one: of what they learnt alike, the mean at once, the rest as fast
+as they go on to agree with it.
 
 Workers that learn in place begin from weights that all agree on and move them, each by its own rows. One
-process would have made all these moves, one after the other. Their sum goes too far: rows that come later
-would have learnt less, had they known of the others. Their mean goes not far enough: what everyone touches
-would be learnt the slower, the more workers there are. So a row moves by the mean of those who moved it,
-and the rest of the sum is owed to it: of that, a share of one by the number of workers is paid in every
-exchange. All moves count in the end, as in one process, and none too many at once. A row that one worker
-has moved is owed nothing.
+process would have made all these moves, one after the other. Their sum goes too far where rows that come
+later would have learnt less, had they known of the others. Their mean goes not far enough elsewhere: what
+everyone touches would be learnt the slower, the more workers there are. So a row moves by the mean of those
+who moved it, and the rest of the sum is owed to it. Of what is owed, a share is paid in every exchange. As
+long as workers go on in the direction of what is owed, it is right, and the share grows up to the whole; as
+soon as they turn back in any array, it was too much, and the share falls, down to about one by the number
+of workers. A row that one worker has moved is owed nothing. To rows that are learnt apart, as words are,
+all is paid at once, but for the hottest.
 
 AdaGrad's squares are sums, so they are added up. A worker divided its moves by the root of its own squares;
 they are corrected by what the squares of all would have made of them, had they grown alike for everyone.
 
-Rows that move often are exchanged often, and the others seldom: see ``reach``. The ways that failed are in
+Exchanges are the further apart, the more has been learnt: see ``exchanges``. Rows that move often are
+exchanged often, and the others seldom: see ``reach``. The ways that failed are in
 docs/explanation/decisions/0013-merging.md.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +34,9 @@ HOTTEST = 2048  # rows that are exchanged every time
 FEW = 20_000  # rows that are sent at once, moved or not: another message would take longer
 SELDOM = 16  # arrays whose rows stand in no order are exchanged so seldom, but then whole
 NONE = -1  # in place of the column of squares
+GROWTH = 0.01  # of all that was learnt so far, what is learnt before the next exchange
+MOST_PAID = 0.97  # of what is owed: something must be left to tell whether it was right
+FASTER, SLOWER = 1.0, 2.0  # how the share that is paid follows the agreement; if both are 1, it may diverge
 
 Sum = Callable[[npt.NDArray[Any]], None]  # adds up over all workers, in place
 
@@ -50,6 +57,22 @@ def reach(number: int, part: StateArray) -> int:
     return min(HOTTEST * (number & -number), rows) if part.by_frequency else 0
 
 
+def exchanges(seen: int, rows: int, least: int, most: int) -> list[float]:
+    """After which shares of the next ``rows`` a crew exchanges, if it has ``seen`` so many before.
+
+    Early, when every row tells much, the first exchanges come soon.
+
+    >>> exchanges(0, 100, 20, 50), exchanges(3000, 100, 20, 50)
+    ([0.2, 0.4, 0.6, 0.8, 1.0], [0.3, 0.603, 1.0])
+    """
+    points, at = [], 0.0
+    while at < rows:
+        between = min(max(GROWTH * (seen + at), least), most)
+        at = at + between if at + 1.5 * between <= rows else rows
+        points.append(at / rows)
+    return points
+
+
 class Merge:
     """What all workers agree on of one array, and what is owed to it."""
 
@@ -57,11 +80,17 @@ class Merge:
         self._array = part.array.reshape(len(part.array), -1)
         self._first, last = part.first, part.last or self._array.shape[1]
         self._squares = NONE if part.squares is None else part.squares
-        self._share = np.float32(1 / workers)
+        self._least_paid = np.float32(1 / (workers + 1))
+        # Of rows that are learnt apart, the rarer ones move too little between two exchanges to go too far.
+        self._paid_little = HOTTEST if part.apart else len(self._array)
         self._agreed = self._array[:, self._first : last].copy()
         known = self._array[:, self._squares] if part.squares is not None else np.zeros(0, np.float32)
         self._agreed_squares = known.copy()
-        self.owed = np.zeros_like(self._agreed) if owed is None else owed
+        # What is owed to each weight, and at last the share that is paid: checkpoints keep both.
+        self.owed = np.zeros(self._agreed.size + 1, np.float32) if owed is None else owed
+        if owed is None:
+            self.owed[-1] = self._least_paid
+        self._owed = self.owed[:-1].reshape(self._agreed.shape)
 
     def moved(self, rows: int) -> Bytes:
         """Which of the first rows this worker has moved: 1 or 0 for each."""
@@ -80,10 +109,18 @@ class Merge:
         _gather(self._array, self._first, self._squares, self._agreed, squares, rows, movers, out)
         return out
 
-    def agree(self, movers: Floats, totals: Floats) -> None:
+    def share(self, movers: Floats, totals: Floats) -> float:
+        """The share of what is owed that this array would pay, by what all have said; see ``agree``."""
+        agreement = _agreement(self._owed, movers[:HOTTEST], totals)
+        share = self.owed[-1] * math.exp((FASTER if agreement > 0 else SLOWER) * agreement)
+        self.owed[-1] = min(max(share, self._least_paid), MOST_PAID)
+        return float(self.owed[-1])
+
+    def agree(self, movers: Floats, totals: Floats, share: float | None = None) -> None:
         """Take over what all have said: how many ``movers`` each of the first rows has, and the sums.
 
-        ``totals`` has a line for each row that has movers.
+        ``totals`` has a line for each row that has movers. Without a ``share``, the least is paid, which is
+        right however long the workers were apart.
         """
         _agree(
             self._array,
@@ -91,10 +128,11 @@ class Merge:
             self._squares,
             self._agreed,
             self._agreed_squares,
-            self.owed,
+            self._owed,
             movers,
             totals,
-            self._share,
+            np.float32(self._least_paid if share is None else share),
+            len(self._array) if share is None else self._paid_little,
         )
 
     def agree_on_means(self, movers: Floats, means: Floats) -> None:
@@ -120,9 +158,12 @@ def merge_hottest(merges: list[Merge], reaches: list[int], workers: int, add_hal
         said.append(np.column_stack([merge.moved(rows), lines]))
     message = _join(said)
     add_halves(message)
-    for merge, total in zip(merges, _split(message, said), strict=True):
-        movers = np.ascontiguousarray(total[:, 0])
-        merge.agree(movers, np.ascontiguousarray(total[movers > 0, 1:]))
+    movers = [np.ascontiguousarray(total[:, 0]) for total in _split(message, said)]
+    totals = [
+        np.ascontiguousarray(total[count > 0, 1:])
+        for total, count in zip(_split(message, said), movers, strict=True)
+    ]
+    _agree_on_all(merges, movers, totals)
 
 
 def merge_moved(merges: list[Merge], reaches: list[int], workers: int, add_up: Sum, add_halves: Sum) -> None:
@@ -137,8 +178,15 @@ def merge_moved(merges: list[Merge], reaches: list[int], workers: int, add_up: S
     lines = [merge.lines(rows, count[rows]) for merge, rows, count in three]
     message = _join(lines)
     add_halves(message)
-    for merge, count, total in zip(merges, movers, _split(message, lines), strict=True):
-        merge.agree(count, total)
+    _agree_on_all(merges, movers, _split(message, lines))
+
+
+def _agree_on_all(merges: list[Merge], movers: list[Floats], totals: list[Floats]) -> None:
+    """Arrays move each other: if what is owed to any of them was too much, all are paid slowly."""
+    three = list(zip(merges, movers, totals, strict=True))
+    share = min(merge.share(count, total) for merge, count, total in three)
+    for merge, count, total in three:
+        merge.agree(count, total, share)
 
 
 def _join(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
@@ -182,6 +230,21 @@ def _gather(
 
 
 @kernel
+def _agreement(owed: Floats, movers: Floats, totals: Floats) -> float:
+    """From -1 to 1, how far the moves of the first rows have the direction of what is owed to them."""
+    product, moves, debts, at = 0.0, 0.0, 0.0, 0
+    for row in range(len(movers)):
+        count = movers[row]
+        for k in range(owed.shape[1]):
+            mean, debt = float(totals[at, k] / count) if count else 0.0, float(owed[row, k])
+            product += mean * debt
+            moves += mean * mean
+            debts += debt * debt
+        at += count > 0
+    return product / np.sqrt(moves * debts) if moves * debts > 0 else 0.0
+
+
+@kernel
 def _agree(
     array: Floats,
     first: int,
@@ -192,14 +255,17 @@ def _agree(
     movers: Floats,
     totals: Floats,
     share: np.float32,
+    paid_little: int,
 ) -> None:
+    """The first rows, which are ``paid_little``, are paid a share of what they are owed, the others all."""
     at, one, width = 0, np.float32(1), agreed.shape[1]
     for row in range(len(movers)):
         count = movers[row]
         for k in range(width):
             mean = totals[at, k] / count if count else np.float32(0)
-            paid = share * owed[row, k]
-            owed[row, k] += (count - one) * mean - paid if count else -paid
+            rest = (count - one) * mean if count else np.float32(0)
+            paid = (share if row < paid_little else one) * (owed[row, k] + rest)
+            owed[row, k] += rest - paid
             agreed[row, k] += mean + paid
             array[row, first + k] = agreed[row, k]
         if count:

@@ -15,8 +15,8 @@ from manyhands.text.labelled_rows import LabelledRows
 LEAST_ROWS, MOST_ROWS = 256, 2048
 BLOCKS = 64  # where there are rows enough: threads finish a round together, the rate falls smoothly
 BYTES_PER_FEATURE = 4
-# Crews exchange so often in an epoch, within these bounds of rows: measured by bench/crews.py.
-EXCHANGES, LEAST_BETWEEN, MOST_BETWEEN = 400, 16, 1024
+# Crews exchange so often in an epoch at least, and after so many rows at first: measured by bench/crews.py.
+EXCHANGES, LEAST_BETWEEN = 100, 16
 LETTERS_A_WORD = 6  # with the marks of its begin and end
 
 
@@ -69,7 +69,7 @@ class FeatureFeed:
         if not examples.shuffled:
             order = np.random.default_rng(seed).permutation(len(examples))
         self._rows = [order[start : start + size] for start in range(0, len(order), size)]
-        self.between_exchanges = min(max(len(examples) // EXCHANGES, LEAST_BETWEEN), MOST_BETWEEN)
+        self.between_exchanges = LEAST_BETWEEN, max(len(examples) // EXCHANGES, LEAST_BETWEEN)
         self._kept: dict[int, Block] | None = None
         # Half of the memory may hold features; the model and the texts take the rest.
         if self._most_bytes(space, examples) // crew.workers <= resources.memory_bytes // 2:

@@ -179,8 +179,10 @@ class Skipgram:
 
     def state(self) -> dict[str, StateArray]:
         # The rows of character n-grams follow those of the words, in no order.
-        inputs = StateArray(self._inputs, last=self._dim, by_frequency=not self._subwords.rows)
-        return {"inputs": inputs, "contexts": StateArray(self._contexts, last=self._dim, by_frequency=True)}
+        only_words = not self._subwords.rows
+        inputs = StateArray(self._inputs, last=self._dim, by_frequency=only_words, apart=only_words)
+        contexts = StateArray(self._contexts, last=self._dim, by_frequency=True, apart=True)
+        return {"inputs": inputs, "contexts": contexts}
 
     def model(self) -> SkipgramModel:
         return SkipgramModel(self._sampling, self._subwords, self._inputs, self._contexts, self._dim)

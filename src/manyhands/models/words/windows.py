@@ -16,7 +16,8 @@ from manyhands.models.words.skipgram_kernels import TOGETHER, Reaches, Words
 from manyhands.text.corpus import Corpus
 from manyhands.text.hashing import mix
 
-EXCHANGES, LEAST_BETWEEN, MOST_BETWEEN = 200, 1 << 10, 1 << 17  # crews exchange so often in an epoch
+# Crews exchange so often in an epoch at least, and after so many words at first.
+EXCHANGES, LEAST_BETWEEN = 100, 1 << 10
 DRAWS = 64  # words drawn against sixteen; fewer are quicker and cost quality
 # For windows of five and up to ten negatives. More of either take more draws: each would weigh so much
 # that a single step overshoots.
@@ -109,7 +110,7 @@ class WindowFeed:
         self._block, self._seed = block_words, seed
         self._starts = _starts(corpus)
         words = int(self._starts[-1])
-        self.between_exchanges = min(max(words // EXCHANGES, LEAST_BETWEEN), MOST_BETWEEN)
+        self.between_exchanges = LEAST_BETWEEN, max(words // EXCHANGES, LEAST_BETWEEN)
         self._alias_table = AliasTable.of(counts)
         # Heavier draws made the vectors run away in windows of sixty over two thousand words.
         enough = MOST_NEGATIVES if window <= USUAL_WINDOW else MOST_NEGATIVES // 2
