@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-kills bench-hosts bench-start kernels reference clean
+.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-start kernels reference clean
 
 # Prepare real reviews, train on them, judge the model and use it.
 demo: $(VENV)/.demo
@@ -72,6 +72,18 @@ bench-average: $(VENV)/.test
 # How good crews are beside one process.
 bench-crews: $(VENV)/.test
 	$(BIN)/python bench/crews.py --data $(DATA)
+
+# How fast crews on one machine are beside one process, and what each worker takes.
+bench-crew-speed: $(VENV)/.test
+	$(BIN)/python bench/crew_speed.py --data $(DATA)
+
+bench-crew-work: $(VENV)/.test
+	$(BIN)/python bench/crew_work.py --data $(DATA)
+
+# Two machines over links of several speeds, in network namespaces; as root.
+bench-links: $(VENV)/.test
+	tools/system_packages.sh ip:iproute2
+	$(BIN)/python bench/links.py --data $(DATA)
 
 # Crews of workers of unequal speed.
 bench-balance: $(VENV)/.test

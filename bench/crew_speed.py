@@ -13,9 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from classification_sets import write_sets
+from embed import write_text
 from manyhands.data.prepare.prepare import prepare
 from measure import save
 
@@ -32,33 +31,21 @@ MODELS = {  # and the text that each learns
     "skipgram": ("words", ["--epochs", "2"]),
     "charlstm": ("few words", ["--epochs", "1"]),
 }
-ROW_WORDS = 1000
-FEW_WORDS = 400_000
+FEW_WORDS = 150_000
 BARS = {ALONE: 1.6, THREADS: 0.8}  # how many times as fast as these two workers are to be
-
-
-def words(data: Path, out: Path, most: int | None) -> Path:
-    """The running text, cut into rows of words."""
-    source = pa.OSFile(str(data / "corpus/fil8_text8_prefix.txt.zst"))
-    with pa.CompressedInputStream(source, "zstd") as stream:
-        every = stream.read().decode().split()[:most]
-    rows = (" ".join(every[at : at + ROW_WORDS]) for at in range(0, len(every), ROW_WORDS))
-    out.write_text("\n".join(rows))
-    return out
 
 
 def datasets(data: Path, folder: Path, wanted: set[str]) -> dict[str, Path]:
     """What is learnt, prepared, without rows to validate or test by."""
-    sources = {
-        "reviews": lambda: write_sets(data, folder, ["TripAdvisor"])["TripAdvisor"]["train"],
-        "words": lambda: words(data, folder / "words.txt", None),
-        "few words": lambda: words(data, folder / "few.txt", FEW_WORDS),
-    }
     out = {}
     for name in wanted:
-        out[name] = folder / name.replace(" ", "-")
-        labels = {} if name == "reviews" else {"labels": "none", "duplicates": "keep"}
-        prepare(str(sources[name]()), out[name], valid=0, test=0, **labels)
+        out[name], text, settings = folder / name.replace(" ", "-"), folder / f"{name}.txt", {}
+        if name == "reviews":
+            text = write_sets(data, folder, ["TripAdvisor"])["TripAdvisor"]["train"]
+        else:
+            write_text(data, text, FEW_WORDS if name == "few words" else None)
+            settings = {"labels": "none", "deduplicate": False}
+        prepare(str(text), out[name], valid=0, test=0, **settings)
     return out
 
 

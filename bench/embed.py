@@ -29,11 +29,11 @@ SETS = ("WS-353", "SimLex-999", "MEN", "RW")
 LEAST_RATIO, SLACK, SLACK_POINTS = 4.0, 0.01, 1.0
 
 
-def write_text(data: Path, out: Path) -> int:
-    """Wikipedia's words, in lines; returns how many."""
+def write_text(data: Path, out: Path, most: int | None = None) -> int:
+    """Wikipedia's words, all or the first, in lines; returns how many."""
     packed = pa.OSFile(str(data / "corpus" / "fil8_text8_prefix.txt.zst"))
     with pa.CompressedInputStream(packed, "zstd") as stream:
-        words = stream.read().decode().split()
+        words = stream.read().decode().split()[:most]
     lines = (" ".join(words[start : start + WORDS_A_LINE]) for start in range(0, len(words), WORDS_A_LINE))
     out.write_text("\n".join(lines) + "\n")
     return len(words)

@@ -332,15 +332,93 @@ def balance() -> Rows:
     ]
 
 
-def kills() -> Rows:
-    found = record("kills")
+def crews() -> Rows:
+    """Scores of one process, and how far those of crews differ."""
+    ways = [f"{n} machines, emulated" for n in (2, 4, 8, 16)] + [f"{n} workers, one machine" for n in (2, 4)]
+    keys = [f"{n} emulated" for n in (2, 4, 8, 16)] + [f"{n} real, shared memory" for n in (2, 4)]
+    rows: Rows = [("accuracy", "one process", *ways, "MB a machine and epoch, of 2")]
+    for name, runs in record("crews")["runs"].items():
+        if "accuracy" in runs["1"]:
+            points = [f"{runs[key]['points']:+.2f}" if key in runs else "-" for key in keys]
+            sent = (
+                f"{runs['2 emulated']['bytes'] / runs['epochs'] / 1e6:.1f}" if "2 emulated" in runs else "-"
+            )
+            rows.append((name, f"{runs['1']['accuracy']:.2f} %", *points, sent))
+    return rows
+
+
+def crews_of_words() -> Rows:
+    sets = ("WS-353", "MEN", "Google")
+    rows: Rows = [("`skipgram`", "machines", *sets)]
+    for name, runs in record("crews")["runs"].items():
+        if "MEN" in runs["1"]:
+            for key, run in runs.items():
+                if key != "epochs":
+                    rows.append((name, key, *(run[kind] for kind in sets)))
+    return rows
+
+
+def crew_speed() -> Rows:
+    found = record("crew_speed")["models"]
+    ways = ("one worker, one thread", "one process, two threads", "two workers, one thread each")
     return [
-        ("kills of each worker", "rows seen", "rows seen without kills", "same bytes"),
-        (
-            ", ".join(map(str, found["kills"])),
-            f"{found['rows_seen']:,}",
-            f"{found['rows_seen_undisturbed']:,}",
-            "yes" if found["same_bytes"] else "no",
+        ("seconds of learning (of the whole process)", *ways, "beside one thread", "beside two", "start"),
+        *(
+            (
+                f"`{model}`",
+                *(f"{r[way]['learning']:.1f} ({r[way]['seconds']:.1f})" for way in ways),
+                *(
+                    f"{r[f'beside {way}']['learning']} x ({r[f'beside {way}']['seconds']} x)"
+                    for way in ways[:2]
+                ),
+                f"+{r['start_seconds']} s",
+            )
+            for model, r in found.items()
+        ),
+    ]
+
+
+def crew_work() -> Rows:
+    rows: Rows = [("model", "workers", "dataset read", "CPU before the first step", "memory of its own")]
+    for model, runs in record("crew_work")["models"].items():
+        for workers, r in runs.items():
+            rows.append(
+                (
+                    f"`{model}`",
+                    workers,
+                    f"{r['dataset_bytes_read'] / 1e6:.0f} MB ({r['of_one']['dataset_bytes_read']:.2f})",
+                    f"{r['cpu_seconds_before_first_step']:.1f} s "
+                    f"({r['of_one']['cpu_seconds_before_first_step']:.2f})",
+                    f"{r['private_peak_bytes'] / 1e6:.0f} MB ({r['of_one']['private_peak_bytes']:.2f})",
+                )
+            )
+    return rows
+
+
+def links() -> Rows:
+    rows: Rows = [
+        ("two machines", "link", "seconds of learning", "of the speed without a limit", "MB an epoch")
+    ]
+    for model, runs in record("links")["models"].items():
+        for link, r in runs.items():
+            share = f"{r['of_no_limit']:.2f}" if "of_no_limit" in r else "-"
+            sent = f"{r['bytes_an_epoch'] / 1e6:.1f}"
+            rows.append((f"`{model}`", link, r["learning_seconds"], share, sent))
+    return rows
+
+
+def kills() -> Rows:
+    return [
+        ("workers", "kills of each", "rows seen", "rows seen without kills", "same bytes"),
+        *(
+            (
+                workers,
+                ", ".join(map(str, r["kills"])),
+                f"{r['rows_seen']:,}",
+                f"{r['rows_seen_undisturbed']:,}",
+                "yes" if r["same_bytes"] else "no",
+            )
+            for workers, r in record("kills")["workers"].items()
         ),
     ]
 
@@ -413,7 +491,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     make.__name__: make
     for make in (
         results, classify, quantize, lstm, lstm_accuracy, embed, study, rare, pip, iris, averages, balance,
-        kills, hosts, prepare, spark, rows, memory,
+        crews, crews_of_words, crew_speed, crew_work, links, kills, hosts, prepare, spark, rows, memory,
     )
 }  # fmt: skip
 

@@ -75,7 +75,10 @@ class Node:
     def _wait_for_others(self, address: str, seconds: float) -> None:
         ends = time.monotonic() + seconds
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            listener.bind(address)
+            try:
+                listener.bind(address)
+            except OSError:  # a crew that begins again has another name
+                raise LostWorkerError("the place where workers of this machine meet is taken") from None
             listener.listen(self.size)
             while len(self._links) < self.size - 1:
                 listener.settimeout(max(ends - time.monotonic(), 0.001))
@@ -93,8 +96,7 @@ class Node:
     def _greet(self, link: socket.socket) -> int | None:
         """Which worker is at the other end; None for a stranger, who is sent away."""
         link.settimeout(GREETING_SECONDS)
-        theirs = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-        if CREDENTIALS.unpack(theirs)[1] != os.getuid():
+        if not _is_ours(link):
             return None
         with suppress(OSError, EOFError):
             worker, process = WHO.unpack(_receive(link, WHO.size))
@@ -107,14 +109,14 @@ class Node:
         ends = time.monotonic() + seconds
         while True:
             link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            try:
+            with suppress(OSError):  # it may not listen yet
                 link.connect(address)
-                break
-            except OSError:  # it may not listen yet
-                link.close()
-                if time.monotonic() > ends:
-                    raise LostWorkerError(f"{self._name(0)} has not come") from None
-                time.sleep(CONNECT_SECONDS)
+                if _is_ours(link):
+                    break
+            link.close()
+            if time.monotonic() > ends:
+                raise LostWorkerError(f"{self._name(0)} has not come")
+            time.sleep(CONNECT_SECONDS)
         link.sendall(WHO.pack(self.rank, os.getpid()))
         self._links[0] = link
 
@@ -172,7 +174,9 @@ class Node:
 
     def sum(self, numbers: Numbers, between: Between | None = None, *, stop: bool = False) -> bool:
         """Add up over the machine and, by ``between``, over all machines, in place; as ``meet``."""
-        flat = numbers.reshape(-1)  # of contiguous numbers, which all are: the same memory
+        if not numbers.flags.c_contiguous:
+            raise ValueError("only contiguous numbers can be added up in place")
+        flat = numbers.reshape(-1)
         if self.size == 1:
             return between(flat, stop) if between else stop
         most = SLOT_BYTES // flat.itemsize
@@ -208,6 +212,13 @@ class Node:
             with suppress(OSError):
                 link.sendall(LOST + text + b"\n")
 
+    def _last_words(self) -> LostWorkerError:
+        """Of a leader that has ended: it may have said why."""
+        with suppress(OSError):
+            if self._links[0].recv(1) == LOST:
+                return self._told()
+        return self._lost(0, "has ended")
+
     def _told(self) -> LostWorkerError:
         """What the leader says of whom it has lost, behind the byte that announces it."""
         with suppress(OSError, UnicodeDecodeError):
@@ -221,7 +232,7 @@ class Node:
         except TimeoutError:
             error = self._lost(worker, "does not answer")
         except (OSError, EOFError):
-            error = self._lost(worker, "has ended")
+            error = self._lost(worker, "has ended") if self.leads else self._last_words()
         self.tell_others(str(error))
         raise error
 
@@ -233,6 +244,12 @@ class Node:
         process = self._processes.get(worker)
         who = f"worker {self._first_rank + worker} on {socket.gethostname()}"
         return f"{who} (process {process})" if process else who
+
+
+def _is_ours(link: socket.socket) -> bool:
+    """Whether the same user is at the other end: anyone on this machine may use the name of a socket."""
+    theirs = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    return bool(CREDENTIALS.unpack(theirs)[1] == os.getuid())
 
 
 def _receive(link: socket.socket, size: int) -> bytes:
