@@ -143,9 +143,12 @@ class Node:
         else:
             file = self._receive_file()
         try:
-            memory = mmap.mmap(file, size)
+            # All pages at once: met one by one while rows are learnt, they would take longer.
+            memory = mmap.mmap(file, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
         finally:
             os.close(file)
+        with suppress(OSError):  # not every system has large pages for memory that is shared
+            memory.madvise(mmap.MADV_HUGEPAGE)
         return np.frombuffer(memory, dtype, int(np.prod(shape))).reshape(shape)
 
     def _receive_file(self) -> int:
