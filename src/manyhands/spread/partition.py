@@ -59,9 +59,12 @@ class Round:
     number: int  # of this one
 
 
-def share_of(rows: int, partitions: int, seed: int, partition: int) -> Ints:
-    """A partition's rows: the same for the whole run, as many as the others have, or one more."""
-    order = np.random.default_rng(seed).permutation(rows)
+def share_of(rows: int, partitions: int, seed: int, partition: int, *, shuffled: bool = False) -> Ints:
+    """A partition's rows: the same for the whole run, as many as the others have, or one more.
+
+    Of rows that are shuffled already, those that stand together.
+    """
+    order = np.arange(rows) if shuffled else np.random.default_rng(seed).permutation(rows)
     return np.sort(order[partition * rows // partitions : (partition + 1) * rows // partitions])
 
 
@@ -131,7 +134,8 @@ class Opened:
     def feed(self, partition: int, partitions: int) -> Feed:
         if partition not in self._feeds:
             seed = self.job.settings.seed
-            mine = self._examples.take(share_of(len(self._examples), partitions, seed, partition))
+            every = self._examples
+            mine = every.take(share_of(len(every), partitions, seed, partition, shuffled=every.shuffled))
             some = Resources(1, self._resources.memory_bytes // KEPT_FEEDS)
             self._feeds[partition] = self.learner.feed(
                 mine, seed_of(seed, partition), some, Silent(), Alone()
