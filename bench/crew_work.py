@@ -86,6 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--worker", choices=MODELS, help="be a worker, of a crew that torchrun has started")
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
     given = parser.parse_args()
     if given.worker:
         work(given.worker, str(given.data))
@@ -95,7 +96,7 @@ def main() -> None:
         folder = Path(name)
         source = write_sets(given.data, folder, ["TripAdvisor"])["TripAdvisor"]["train"]
         prepare(str(source), folder / "dataset", valid=0, test=0)
-        for model in MODELS:
+        for model in given.models:
             crew(model, folder / "dataset", 1)  # compiles
             runs = {str(workers): crew(model, folder / "dataset", workers) for workers in WORKERS}
             for workers, facts in runs.items():

@@ -33,7 +33,7 @@ TRAIN = [
         "99",
         "--json",
     ),
-    *("--spread", "allreduce", "--workers", "1", "--nodes", "1:2", "--checkpoint-seconds", "2"),
+    *("--spread", "allreduce", "--nodes", "1:2", "--checkpoint-seconds", "2"),
     *("--rendezvous", f"{HOSTS['mha']}:{PORT}", "--stall-seconds", str(STALL_SECONDS)),
 ]
 
@@ -89,26 +89,27 @@ def reviews(path: Path, rows: int) -> None:
             file.write(f"__label__{label} {' '.join(words)}\n")
 
 
-def start(host: str, home: Path, epochs: int) -> subprocess.Popen[str]:
+def start(host: str, home: Path, epochs: int, workers: int) -> subprocess.Popen[str]:
     folder = home / host
     folder.mkdir()
     command = ["ip", "netns", "exec", host, sys.executable, "-m", "manyhands", "train"]
     command += [str(home / "reviews.txt"), "--out", "run", "--epochs", str(epochs), *TRAIN]
+    command += ["--workers", str(workers)]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def play(epochs: int, cut: float | None, *, late: bool = False) -> dict[str, Any]:
+def play(epochs: int, cut: float | None, *, late: bool = False, workers: int = 1) -> dict[str, Any]:
     """Train on both hosts, one of them may come ``late``; cut the link for so many seconds."""
     with tempfile.TemporaryDirectory() as name:
         home, began = Path(name), time.monotonic()
         reviews(home / "reviews.txt", 6000)
-        runs = {host: start(host, home, epochs) for host in list(HOSTS)[: 1 if late else 2]}
+        runs = {host: start(host, home, epochs, workers) for host in list(HOSTS)[: 1 if late else 2]}
         if cut is not None or late:
             while not list(home.glob("mha/.run.checkpoint/checkpoint-*")):
                 time.sleep(0.1)
             time.sleep(2)
         if late:
-            runs["mhb"] = start("mhb", home, epochs)
+            runs["mhb"] = start("mhb", home, epochs, workers)
         if cut is not None:
             ip("-n", "mhb", "link", "set", "mhb0", "down")
             if cut < float("inf"):
@@ -139,11 +140,12 @@ def play(epochs: int, cut: float | None, *, late: bool = False) -> dict[str, Any
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=["plain", "joined", "cut", "lost"])
+    parser.add_argument("--only", choices=["plain", "four", "joined", "cut", "lost"])
     options = parser.parse_args()
     plays = {
         "plain": lambda: play(10, None),
-        "joined": lambda: play(120, None, late=True),
+        "four": lambda: play(10, None, workers=2),
+        "joined": lambda: play(120, None, late=True, workers=2),
         "cut": lambda: play(60, CUT_SECONDS),
         "lost": lambda: play(60, float("inf")),
     }

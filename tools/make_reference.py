@@ -49,7 +49,7 @@ def results() -> Rows:
     local, polars = record("prepare")["results"][0], record("prepare")["results"][-1]
     on_spark, jvm = record("spark")["results"][0], record("spark")["results"][3]
     crew, mean = record("balance")["crews"]["1 : 0.5"], record("average")["imdb"]["lstm"]
-    rows_per_second = lstm["rows_per_second"]["TripAdvisor"]
+    rows_per_second, two = lstm["rows_per_second"]["TripAdvisor"], record("crew_speed")["models"]["skipgram"]
     tries = [f"{100 * share:.0f} %" for share in crew["share_of_sum_in_each_round"]]
     return [
         ("task", "manyhands", "compared with", "ratio", "conditions"),
@@ -111,6 +111,14 @@ def results() -> Rows:
             _times(crew["together"] / crew["unbalanced"]),
             f"synthetic rows; one of two workers is slowed by sleeping; best of {len(tries)} runs: "
             f"{max(tries)} of the workers' combined speed (others {' and '.join(sorted(tries)[:-1])})",
+        ),
+        (
+            "two workers on one machine",
+            f"`skipgram`: {two['two workers, one thread each']['learning']:.1f} s",
+            f"one worker: {two['one worker, one thread']['learning']:.1f} s",
+            _times(two["beside one worker, one thread"]["learning"]),
+            "12.6 M words, two epochs, training loop alone; best of 2; one process with two threads takes "
+            f"{two['one process, two threads']['learning']:.1f} s, and starts {two['start_seconds']} s sooner",
         ),
         (
             "average 4 partitions, IMDB",
@@ -426,7 +434,8 @@ def kills() -> Rows:
 def hosts() -> Rows:
     cases = {
         "plain": "two hosts from the start",
-        "joined": "the second host joins later",
+        "four": "the same, two workers on each",
+        "joined": "the second host joins later, two workers on each",
         "cut": "the link is cut for a while",
         "lost": "the link is cut for good",
     }

@@ -144,12 +144,13 @@ def train(
 def _print_summary(out: str, record: dict[str, Any]) -> None:
     scores, data, settings = record["scores"], record["data"], record["settings"]
     turn = load(SPREADS, "spread", record["spread"]).turn
-    ran, planned = len(scores["train"]), settings.get(f"{turn}s") or settings["epochs"]
-    stopped = " (early stopping)" if ran < planned else ""
+    ran, planned = len(scores["train"]), settings[f"{turn}s"]  # None where the spread chose it
+    stopped = " (early stopping)" if planned and ran < planned else ""
+    turns = f"{ran} of {planned} {turn}s" if planned else f"{ran} {turn}s"
     loss = scores["train"][scores.get("best_epoch", ran) - 1]["loss"]
     typer.echo(
         f"{out}: {record['model']}, {data['rows']:,} rows in {record['seconds']:.1f} s, "
-        f"{ran} of {planned} {turn}s{stopped}, loss {loss:.4f}"
+        f"{turns}{stopped}, loss {loss:.4f}"
     )
     if data["left_out"]:
         typer.echo(f"{data['left_out']:,} rows without a usable text or label were left out")
