@@ -140,7 +140,6 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as name:
             _keep(words(given.data, Path(name), given.workers, given.words))
         return
-    found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for label, files in write_sets(given.data, folder, given.sets).items():
@@ -160,8 +159,7 @@ def main() -> None:
                         verdict = "" if run["points"] >= -MOST_LOST else "  MISSED"
                         print(f"{label}, {model}, {way}: {run}{verdict}", flush=True)
                     runs |= ways
-                found[f"{label}, {model}"] = runs
-    _keep(found)
+                    _keep({f"{label}, {model}": runs})
 
 
 if __name__ == "__main__":

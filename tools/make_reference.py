@@ -117,8 +117,8 @@ def results() -> Rows:
             f"`skipgram`: {two['two workers, one thread each']['learning']:.1f} s",
             f"one worker: {two['one worker, one thread']['learning']:.1f} s",
             _times(two["beside one worker, one thread"]["learning"]),
-            "12.6 M words, two epochs, training loop alone; best of 2; one process with two threads takes "
-            f"{two['one process, two threads']['learning']:.1f} s, and starts {two['start_seconds']} s sooner",
+            "12.6 M words, two epochs, training loop alone; best of 2; one process of two threads takes "
+            f"{two['one process, two threads']['learning']:.1f} s and starts {two['start_seconds']} s sooner",
         ),
         (
             "average 4 partitions, IMDB",

@@ -37,7 +37,10 @@ from manyhands.training.learn import Training, Watch, begin
 from manyhands.training.schedule import Schedule
 from manyhands.training.state import Plan, Validate
 
-EPOCH_ROUNDS, LEAST_ROUND = 10, 1 << 10  # of models that learn in place; rows or words of a partition
+# Of models that learn in place: what is owed to a row is paid in about as many rounds as there are
+# partitions.
+PARTITION_ROUNDS, MOST_ROUNDS = 2, 50  # in an epoch: for each partition, and in all
+LEAST_ROUND = 1 << 8  # rows or words of a partition: a block, and a round cannot be less
 CONF = ("spark.driver.maxResultSize=0",)  # what comes back is one model, however large
 
 
@@ -56,7 +59,7 @@ class AverageSettings(SparkSettings):
             ge=1,
             le=100_000,
             description="How often weights are averaged; 1 is once at the end. By default every epoch, "
-            "or up to ten times in it for models that learn in place.",
+            "or twice in it for each partition, at most 50 times, for models that learn in place.",
         ),
     ] = None
 
@@ -250,7 +253,8 @@ def default_rounds(job: Job, examples: LabelledRows, partitions: int) -> int:
     if kind.shares_batches or partitions == 1:
         return job.settings.epochs
     share = (len(examples) if kind.learns == "labels" else examples.corpus.tokens) // partitions
-    return int(job.settings.epochs * min(max(share // LEAST_ROUND, 1), EPOCH_ROUNDS))
+    often = min(PARTITION_ROUNDS * partitions, MOST_ROUNDS)
+    return int(job.settings.epochs * min(max(share // LEAST_ROUND, 1), often))
 
 
 def rounds_of_patience(job: Job, rounds: int) -> int:
