@@ -44,7 +44,7 @@ def test_crews_of_one_and_two(manyhands, tmp_path, data):
         assert point["score"] == record["scores"]["test"]["accuracy"]
         assert record["compiled"] is False
     assert [record["spread"] for record in records.values()] == ["single", "allreduce"]
-    assert one["bytes_per_worker"] == 0 < two["bytes_per_worker"]
+    assert one["bytes_per_worker"] == two["bytes_per_worker"] == 0, "on one machine, nothing is sent"
     assert abs(two["score_difference"]) < 0.02, "gradients are added up: a crew learns as one process does"
     assert (tmp_path / "study" / "study.svg").read_text().count("<circle") == 4
     again = manyhands("scale", data, *STUDY)

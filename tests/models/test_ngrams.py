@@ -9,6 +9,7 @@ from manyhands.models.ngram.ngrams import LEAST_SCALE, Ngrams, NgramsSettings
 from manyhands.text.corpus import corpus_of
 from manyhands.text.labelled_rows import LabelledRows, Labels
 from manyhands.text.ragged import from_strings
+from manyhands.training.exchange import Alone
 from tests.tasks import begin, examples
 
 
@@ -52,7 +53,7 @@ def test_counts_go_on_where_a_short_float_would_stand_still() -> None:
     labels = Labels.single(np.tile(feed.block.labels, blocks), ["a", "b"])
     every = LabelledRows(corpus_of(from_strings(["a"])), labels, np.ones(blocks * rows, np.float32))
     learner.state()["table"].array[:] = 0
-    learner._scale(feed, every, 1)
+    learner._scale(feed, every, 1, Alone())
     half = blocks * rows / 2
     assert learner.state()["table"].array[1, 0] == pytest.approx(np.log(half + 1) + LEAST_SCALE, abs=1e-5)
     assert learner.state()["table"].array[0, 0] == pytest.approx(LEAST_SCALE, abs=1e-5)

@@ -10,6 +10,7 @@ from manyhands.models.ngram.features import Featuriser, extend, find_features
 from manyhands.text.corpus import corpus_of
 from manyhands.text.ngrams import NgramHashing
 from manyhands.text.ragged import from_strings
+from manyhands.training.exchange import Alone
 
 WORDS = st.sampled_from(["a", "b", "not", "good", "ünï", "漢字", "x" * 30])
 ROWS = st.lists(st.lists(WORDS, max_size=12).map(" ".join), min_size=1, max_size=8)
@@ -27,7 +28,7 @@ def ngrams(text: str, longest: int) -> list[str]:
 @given(ROWS, st.integers(1, 4), st.integers(1, 3))
 def test_ngrams_once_or_as_often_as_they_stand_there(rows, longest, min_count):
     corpus = corpus_of(from_strings(rows))
-    space = find_features(corpus, NgramHashing(longest, 20, 24), min_count, 2)
+    space = find_features(corpus, NgramHashing(longest, 20, 24), min_count, 2, Alone())
     everywhere = Counter(gram for row in rows for gram in ngrams(row, longest))
     known = {gram for gram, count in everywhere.items() if count >= min_count}
     assert len(space) == len(known)
@@ -43,7 +44,7 @@ def test_ngrams_once_or_as_often_as_they_stand_there(rows, longest, min_count):
 @given(ROWS)
 def test_the_most_frequent_come_first(rows):
     corpus = corpus_of(from_strings(rows))
-    space = find_features(corpus, NgramHashing(2, 20, 24), 1, 1)
+    space = find_features(corpus, NgramHashing(2, 20, 24), 1, 1, Alone())
     features = Featuriser(space, corpus, distinct=False).of(np.arange(len(rows)))
     counts = np.bincount(features.ids, minlength=len(space))
     assert (np.diff(counts) <= 0).all()
@@ -53,8 +54,8 @@ def test_the_most_frequent_come_first(rows):
 def test_an_extended_space_keeps_the_old_numbers(old_rows, new_rows):
     old_corpus, new_corpus = corpus_of(from_strings(old_rows)), corpus_of(from_strings(new_rows))
     hashing = NgramHashing(2, 20, 24)
-    old = find_features(old_corpus, hashing, 1, 1)
-    both = extend(old, find_features(new_corpus, hashing, 1, 1))
+    old = find_features(old_corpus, hashing, 1, 1, Alone())
+    both = extend(old, find_features(new_corpus, hashing, 1, 1, Alone()))
     rows = np.arange(len(old_rows))
     before, after = (
         Featuriser(old, old_corpus, distinct=False).of(rows),
@@ -69,7 +70,7 @@ def test_how_words_are_numbered_does_not_matter():
     """The same text has the same features in a corpus of its own and among others."""
     alone = corpus_of(from_strings(["not good at all"]))
     among = corpus_of(from_strings(["at all", "other words first", "not good at all"]))
-    space = find_features(among, NgramHashing(3, 20, 24, (2, 3), 16), 1, 1)
+    space = find_features(among, NgramHashing(3, 20, 24, (2, 3), 16), 1, 1, Alone())
     one = Featuriser(space, alone, distinct=False).of(np.array([0]))
     two = Featuriser(space, among, distinct=False).of(np.array([2]))
     assert np.array_equal(one.ids, two.ids)
@@ -77,7 +78,7 @@ def test_how_words_are_numbered_does_not_matter():
 
 def test_runs_of_letters():
     corpus = corpus_of(from_strings(["ab"]))
-    space = find_features(corpus, NgramHashing(1, 10, 10, (2, 3), 16), 1, 1)
+    space = find_features(corpus, NgramHashing(1, 10, 10, (2, 3), 16), 1, 1, Alone())
     features = Featuriser(space, corpus, distinct=False).of(np.array([0]))
     # the word itself, and <a, ab, b>, <ab, ab>
     assert len(features.ids) == 1 + 5

@@ -246,7 +246,7 @@ def _start(settings: Mapping[str, str], task: str, log: Any) -> Any:
         gateway = launch_gateway(conf, popen_kwargs={"stderr": log})
         context = hand.submit(SparkContext, conf=conf, gateway=gateway)
         # A session on this machine comes, however busy that is; there is nobody else to answer.
-        local = settings["spark.master"].startswith("local")
+        local = settings.get("spark.master", "").startswith("local")
         session = SparkSession(context.result(None if local else ANSWER_SECONDS))
         if LOG not in os.environ:  # under spark-submit, the JVM's log is on the screen already
             session.sparkContext.setLogLevel("OFF")
