@@ -10,7 +10,6 @@ import os
 import re
 import resource
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -18,6 +17,8 @@ from typing import Any
 
 from classification_sets import write_sets
 from manyhands.data.prepare.prepare import prepare
+from manyhands.engines import local
+from manyhands.engines.crew import FOLDER, STARTER, Crew
 from manyhands.records import Resources, Silent
 from manyhands.spread.allreduce import AllReduceExchange
 from manyhands.spread.balance import Policy
@@ -50,7 +51,7 @@ def private_bytes() -> int:
 
 
 def work(model: str, data: str) -> None:
-    """A worker's part, started by torchrun."""
+    """A worker's part."""
     facts: dict[str, Any] = {}
     began, fit = time.process_time(), learning.fit
     peak = [private_bytes()]
@@ -73,24 +74,24 @@ def work(model: str, data: str) -> None:
 
 def crew(model: str, data: Path, workers: int) -> dict[str, Any]:
     """The most that any of the workers took."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(workers)]
-    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
-    command += [__file__, "--worker", model, "--data", str(data)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run(command, check=True, capture_output=True, env=environment)
+    module = Path(__file__)
+    command = [*local.command(Crew(workers, "1", None, 0)), "-m", module.stem]
+    command += ["--worker", model, "--data", str(data)]
+    told = {FOLDER: str(data.parent), STARTER: str(os.getpid()), "PYTHONPATH": str(module.parent)}
+    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1", **told})
     said = [json.loads(Path(f"{data}.{rank}.json").read_text()) for rank in range(workers)]
     return {name: max(facts[name] for facts in said) for name in FACTS}
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--worker", choices=MODELS, help="be a worker, of a crew that torchrun has started")
+    parser.add_argument("--worker", choices=MODELS, help="be a worker of a crew")
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
     given = parser.parse_args()
     if given.worker:
         work(given.worker, str(given.data))
-        return
+        return 0
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -104,6 +105,7 @@ def main() -> None:
                 print(model, workers, json.dumps(facts), flush=True)
             found[model] = runs
     save("crew_work", {"models": found})
+    return 0
 
 
 if __name__ == "__main__":

@@ -67,10 +67,9 @@ def worker_pids(folder: Path, rank: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                if b"manyhands.run.worker" in (entry / "cmdline").read_bytes():
+                if (entry / "comm").read_text().strip() == f"worker {rank}":
                     environment = (entry / "environ").read_bytes().split(b"\0")
-                    wanted = {f"RANK={rank}".encode(), f"TEST_FOLDER={folder}".encode()}
-                    found += [int(entry.name)] if wanted <= set(environment) else []
+                    found += [int(entry.name)] if f"TEST_FOLDER={folder}".encode() in environment else []
             except OSError:
                 continue
     return found
@@ -93,9 +92,13 @@ def undisturbed(data, tmp_path_factory) -> tuple[dict, str]:
     return finished(start(folder, data, *LONG)), digest(folder)
 
 
-def test_killed_workers_are_replaced_and_nothing_is_lost_or_counted_twice(tmp_path, data, undisturbed):
+@pytest.mark.parametrize("started_by", ["us", "torchrun"])
+def test_killed_workers_are_replaced_and_nothing_is_lost_or_counted_twice(
+    tmp_path, data, undisturbed, started_by
+):
     record, expected = undisturbed
-    run, seen = start(tmp_path, data, *LONG), 0
+    meet = ["--rendezvous", f"127.0.0.1:{free_port()}"] if started_by == "torchrun" else []
+    run, seen = start(tmp_path, data, *LONG, *meet), 0
     for rank in (1, 0):
         seen = wait_for_checkpoint(run, tmp_path, seen)
         os.kill(worker_pids(tmp_path, rank)[0], signal.SIGKILL)
@@ -124,13 +127,20 @@ def listening(folder: Path) -> set[str]:
     return found - {""}
 
 
-def test_a_crew_listens_on_the_loopback_address_only(tmp_path, data):
-    run = start(tmp_path, data, *LONG)
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+@pytest.mark.parametrize("started_by", ["us", "torchrun"])
+def test_a_crew_listens_nowhere_or_where_it_was_told_to(tmp_path, data, started_by):
+    meet = ["--rendezvous", f"127.0.0.1:{free_port()}"] if started_by == "torchrun" else []
+    run = start(tmp_path, data, *LONG, *meet)
     wait_for_checkpoint(run, tmp_path)
     addresses = listening(tmp_path)
     run.send_signal(signal.SIGTERM)
     run.communicate(timeout=500)
-    assert addresses == {"0100007F"}
+    assert addresses == ({"0100007F"} if meet else set())
 
 
 def test_asked_to_end_it_saves_and_goes_on_later(tmp_path, data, undisturbed):
@@ -178,10 +188,12 @@ def test_a_restart_does_not_take_up_what_another_run_left(tmp_path, data, undist
 def test_a_crew_that_cannot_go_on_says_that_it_ended_short(tmp_path, data):
     run = start(tmp_path, data, *LONG, "--max-restarts", "0")
     wait_for_checkpoint(run, tmp_path)
-    os.kill(worker_pids(tmp_path, 1)[0], signal.SIGKILL)
+    process = worker_pids(tmp_path, 1)[0]
+    os.kill(process, signal.SIGKILL)
     _, said = run.communicate(timeout=500)
     assert run.returncode == 6, said
     assert "training stopped before it was complete" in said
+    assert f"worker 1 (process {process}) was killed by signal 9" in said
     assert "--resume" in said
     assert not (tmp_path / "run").exists()
     assert checkpoints(tmp_path / ".run.checkpoint")
@@ -243,17 +255,26 @@ def test_mistakes(manyhands, data, wrong, said):
     assert said in done.err
 
 
-def test_without_pytorch_the_extra_is_named(tmp_path, data):
-    arguments = ["train", str(data), "--out", str(tmp_path / "run"), *LSTM, *CREW]
+def without_pytorch(tmp_path: Path, data: Path, *arguments: str) -> subprocess.CompletedProcess:
+    every = ["train", str(data), "--out", str(tmp_path / "run"), *arguments]
     hidden = (
-        f"import sys, importlib.util as util; sys.argv[1:] = {arguments!r}; find = util.find_spec\n"
+        f"import sys, importlib.util as util; sys.argv[1:] = {every!r}; find = util.find_spec\n"
         "util.find_spec = lambda name, *more: None if name == 'torch' else find(name, *more)\n"
         "from manyhands.cli.main import run; run()"
     )
-    command = [sys.executable, "-c", hidden]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("asks", [["--rendezvous", "127.0.0.1:29400"], ["--deterministic"]])
+def test_crews_that_speak_by_pytorch_name_the_extra(tmp_path, data, asks):
+    done = without_pytorch(tmp_path, data, *CREW, *asks)
     assert done.returncode == 4, done.stderr
     assert "torch is not installed; get it with: pip install 'manyhands[torch]'" in done.stderr
+
+
+def test_a_crew_of_one_machine_needs_no_pytorch(tmp_path, data):
+    done = without_pytorch(tmp_path, data, *LSTM, *CREW, "--epochs", "1")
+    assert done.returncode == 0, done.stderr
 
 
 def test_who_needs_no_crew_is_told(tmp_path, data):

@@ -100,7 +100,7 @@ def train(
 
     Validates after each epoch, keeps the best weights, and writes them with a record of the run.
     """
-    from manyhands.engines import torchrun
+    from manyhands.engines.crew import inside
     from manyhands.run.train import train as run
     from manyhands.training.checkpoint import checkpoint_folder, checkpoints
 
@@ -133,7 +133,7 @@ def train(
             raise
         raise ResumableError("interrupted; to continue, repeat the command with --resume") from None
     if trained is None:
-        if not torchrun.inside():
+        if not inside():
             typer.echo(f"trained; worker 0 wrote {out} on another machine")
     elif as_json:
         typer.echo(json.dumps(trained.record))

@@ -94,6 +94,11 @@ def _processor_flags() -> set[str]:
     return set(line.split())
 
 
+def any_compiled() -> bool:
+    """Whether there are kernels that were compiled ahead, for this processor."""
+    return bool(_table()) and _library() is not None
+
+
 def compiled_ahead(function: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     """The code of a kernel, by the kinds of its arguments; nothing if it has to be compiled."""
     entry = _table().get(function.__module__)

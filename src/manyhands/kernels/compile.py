@@ -12,7 +12,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.kernels.ahead import compiled_ahead, kind
+from manyhands.kernels.ahead import any_compiled, compiled_ahead, kind
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,6 +63,12 @@ class _Kernel(Generic[P, R]):
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile ``function`` on its first call; threads then run it side by side."""
     return _Kernel(function)
+
+
+def preload() -> None:
+    """Load what kernels need, before a process forks others: each of these would take its time for it."""
+    if not any_compiled():
+        import_module("manyhands.kernels.cache")
 
 
 class Later:

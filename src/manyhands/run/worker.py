@@ -1,4 +1,4 @@
-"""``python -m manyhands.run.worker call.json``: what torchrun runs when ``train`` starts a crew itself."""
+"""``python -m manyhands.run.worker call.json``: what each process of a crew that ``train`` starts runs."""
 
 import json
 import os
@@ -6,18 +6,17 @@ import signal
 import sys
 from pathlib import Path
 
-from manyhands.engines.torchrun import FOLDER, RESTARTS, Reporter, end_with_parent
+from manyhands.engines.crew import FOLDER, RESTARTS, Reporter, end_with_parent, show_name
 from manyhands.errors import ManyhandsError, ResumableError
 from manyhands.records import Silent
+from manyhands.run.train import train
+from manyhands.spread.node import LostWorkerError
 
 
 def main() -> int:
     """Train as one of the crew. Who started it is told of errors; only those worth a restart fail."""
-    end_with_parent(signal.SIGKILL)  # before anything heavy is loaded
-
-    from manyhands.run.train import train  # noqa: PLC0415
-    from manyhands.spread.node import LostWorkerError  # noqa: PLC0415
-
+    end_with_parent(signal.SIGKILL)
+    show_name(f"worker {os.environ['RANK']}")
     call = json.loads(Path(sys.argv[1]).read_text("utf-8"))
     reporter = Reporter(Path(os.environ[FOLDER]), int(os.environ.get(RESTARTS, "0")))
     first = os.environ["LOCAL_RANK"] == "0"

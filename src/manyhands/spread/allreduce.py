@@ -1,4 +1,4 @@
-"""``allreduce``: a process for each worker, started by torchrun; each has its share of the rows.
+"""``allreduce``: a process for each worker; each has its share of the rows.
 
 Learners that share batches add up their gradients in every step. The others learn rows of their own in
 place. Workers of one machine do so in the same memory, without locks (Hogwild), as threads do; machines merge
@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,8 +23,9 @@ import numpy.typing as npt
 from pydantic import Field
 
 from manyhands.catalog import LEARNERS, load
-from manyhands.engines import torchrun
-from manyhands.errors import InputError, UsageError
+from manyhands.engines import crew
+from manyhands.engines.launch import launch_crew
+from manyhands.errors import InputError, UsageError, missing_extra
 from manyhands.kernels.compile import Ints
 from manyhands.machine import LEAST_BYTES, cores
 from manyhands.models.learner import Feed, Learner, Loss, Piece, StateArray, arrays_of
@@ -32,6 +34,7 @@ from manyhands.settings import Common, Settings
 from manyhands.spread.balance import Policy, by_speed, cut, cut_at, cut_evenly, equal, side_by_side
 from manyhands.spread.group import Group
 from manyhands.spread.merge import FEW, Merge, exchanges, merge_hottest, merge_moved, reach
+from manyhands.spread.node import can_share
 from manyhands.spread.spread import Spread
 from manyhands.storage.files import STDIN
 from manyhands.text.labelled_rows import LabelledRows
@@ -83,15 +86,15 @@ class AllReduceSettings(Settings):
 
 
 class AllReduce(Spread):
-    """Under torchrun, a worker's part; otherwise torchrun is started, and its workers do all."""
+    """A worker's part, in a process that was started as one; otherwise a crew is started, and it does all."""
 
     Settings = AllReduceSettings
-    summary = "a crew of processes, on one machine or many, started by torchrun"
+    summary = "a crew of processes, on one machine or many"
     counts = "workers"
 
     def advice(self, data: Sequence[str], settings: Mapping[str, Any]) -> str:
         """On one machine threads do the same, and they start at once: of much data, that does not matter."""
-        if settings.get("nodes", "1") != "1" or torchrun.inside() or _local_bytes(data) > SMALL_BYTES:
+        if settings.get("nodes", "1") != "1" or crew.inside() or _local_bytes(data) > SMALL_BYTES:
             return ""
         workers = settings.get("workers", AllReduceSettings.model_fields["workers"].default)
         return (
@@ -101,21 +104,23 @@ class AllReduce(Spread):
 
     def check(self, job: Job) -> None:
         Policy.parse(_settings(job).balance)
-        if not torchrun.inside():
+        if not crew.inside():
             _crew(job).check()
+            if not _of_one_machine(job) and find_spec("torch") is None:
+                raise missing_extra("torch", "torch")
             if job.call is None or STDIN in job.call.data:
                 raise UsageError("a crew cannot share standard input; give a file")
 
     def launch(self, job: Job, threads: int | None, progress: Progress) -> Role:
-        if torchrun.inside():
-            return Role.FOLLOWS if torchrun.rank() else Role.LEADS
+        if crew.inside():
+            return Role.FOLLOWS if crew.rank() else Role.LEADS
         assert job.call is not None  # noqa: S101 - checked above
-        crew = _crew(job)
+        wanted = _crew(job)
         shared = {
-            "threads": threads or max(cores() // crew.workers, 1),
-            "memory": max(job.resources.memory_bytes // crew.workers, LEAST_BYTES),
+            "threads": threads or max(cores() // wanted.workers, 1),
+            "memory": max(job.resources.memory_bytes // wanted.workers, LEAST_BYTES),
         }
-        here = torchrun.launch_crew(WORKER, {**job.call.arguments(), **shared}, crew, progress)
+        here = launch_crew(WORKER, {**job.call.arguments(), **shared}, wanted, progress)
         return Role.WRITTEN if here else Role.WRITTEN_ELSEWHERE
 
     def run(
@@ -127,11 +132,9 @@ class AllReduce(Spread):
         watch: Watch | None = None,
     ) -> Outcome:
         settings = _settings(job)
-        job = replace(job, run=torchrun.known_run(ANY))
+        job = replace(job, run=crew.known_run(ANY))
         deterministic = job.training.deterministic
-        # Who learns in the same memory as others never does so twice in the same order.
-        share = load(LEARNERS, "model", job.model).shares_batches or not deterministic
-        with Group(settings.stall_seconds, share=share) as group:
+        with Group(settings.stall_seconds, share=_can_share(job)) as group:
             policy = Policy() if deterministic else Policy.parse(settings.balance)
             keeps = group.keeps_files(job.checkpoint)
             threads = 1 if deterministic else job.resources.threads
@@ -157,9 +160,19 @@ def _settings(job: Job) -> AllReduceSettings:
     return job.spread_settings
 
 
-def _crew(job: Job) -> torchrun.Crew:
+def _can_share(job: Job) -> bool:
+    """Who learns in the same memory as others never does so twice in the same order."""
+    return load(LEARNERS, "model", job.model).shares_batches or not job.training.deterministic
+
+
+def _of_one_machine(job: Job) -> bool:
+    """Whether no worker has to speak with another one by PyTorch."""
+    return _crew(job).of_one_machine and can_share() and _can_share(job)
+
+
+def _crew(job: Job) -> crew.Crew:
     settings = _settings(job)
-    return torchrun.Crew(settings.workers, settings.nodes, settings.rendezvous, settings.max_restarts)
+    return crew.Crew(settings.workers, settings.nodes, settings.rendezvous, settings.max_restarts)
 
 
 class AllReduceExchange:
@@ -204,7 +217,7 @@ class AllReduceExchange:
         best = state.best if facts["best_epoch"] and self.keeps_weights else {}
         state.take(facts, best, state.owed)
         self._steps, self._seen = sum(lap["rounds"] for lap in state.laps) + state.round, state.seen
-        torchrun.note_run(state.run)
+        crew.note_run(state.run)
         differed = self._take_over(learner, state, leader)
         if self._in_place and self._group.machines > 1 and self._group.leads:
             self._parts = learner.state()

@@ -21,7 +21,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.engines.torchrun import RESTARTS, WHO, local_address, open_store, rank
+from manyhands.engines.crew import PLACE, RESTARTS, RUN, WHO, rank
+from manyhands.engines.torchrun import local_address, open_store
 from manyhands.errors import UsageError, missing_extra
 from manyhands.spread.node import LostWorkerError, Node, can_share
 
@@ -30,8 +31,6 @@ Numbers = npt.NDArray[Any]
 READY_SECONDS = 3600.0  # for reading the rows, which may take one worker longer than another
 BEAT_SECONDS = 1.0
 NAME_SECONDS = 10.0
-# What torchrun tells a worker of its place: on its machine and of how many, of which machine and how many.
-PLACE = ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
 ASK_ADDRESS = 0x8915  # the number of Linux for an interface's address
 
 
@@ -61,8 +60,8 @@ class Group:
             self._handlers[number] = signal.signal(number, self._note_stop)
         if self._between and self.leads:
             self._between.open(self.rank)
-        attempt = (os.environ["MASTER_PORT"], os.environ.get(RESTARTS, "0"), str(self.rank - self._node.rank))
-        self._node.connect("-".join(attempt), READY_SECONDS)
+        attempt = (os.environ.get(RUN, ""), os.environ["MASTER_PORT"], os.environ.get(RESTARTS, "0"))
+        self._node.connect("-".join([*attempt, str(self.rank - self._node.rank)]), READY_SECONDS)
         return self
 
     def _note_stop(self, *_: Any) -> None:
