@@ -24,6 +24,7 @@ from manyhands.records import Resources, Silent
 from manyhands.run.train import train
 from manyhands.settings import PrepareSettings
 from manyhands.spread.emulated import emulate
+from manyhands.spread.merge import ENOUGH, useful
 from manyhands.spread.single import Single
 from manyhands.text.labelled_rows import LabelledRows
 from manyhands.training.job import job_for
@@ -63,7 +64,8 @@ class Contest:
     def emulated(self, workers: int) -> dict[str, Any]:
         outcomes = [emulate(self._job(seed), self._train, None, workers) for seed in self._seeds]
         scores = _summary([self._accuracy(outcome.model) for outcome in outcomes])
-        return {**scores, "bytes": outcomes[0].traffic.bytes}
+        learning = useful(workers, len(self._train), ENOUGH["labels"])
+        return {**scores, "bytes": outcomes[0].traffic.bytes, "machines_that_learn": learning}
 
     def real(self, workers: int, folder: Path, *, apart: bool) -> dict[str, Any]:
         """A crew of processes, by the first seed; those that give the same every time share no memory."""
@@ -118,6 +120,7 @@ def words(data: Path, folder: Path, crews: list[int], epochs: int) -> dict[str, 
         scores = {name: round(found["similarity"][name]["spearman"], 3) for name in ("WS-353", "MEN")}
         scores["Google"] = round(100 * found["analogies"]["Google"]["total"]["accuracy"]["add"], 2)
         scores["bytes"] = outcome.traffic.bytes
+        scores["machines_that_learn"] = useful(workers, read.examples.corpus.tokens, ENOUGH["words"])
         runs["1" if alone else f"{workers} emulated"] = scores
         print(f"skipgram, {workers}: {scores}", flush=True)
     return {f"12.6 M words, skipgram, {epochs} epochs": runs}

@@ -54,6 +54,10 @@ class Progress(Protocol):
 
     def advance(self, done: int, note: str = "") -> None: ...
 
+    def say(self, sentence: str) -> None:
+        """Tell what should be known before the work goes on."""
+        ...
+
 
 class Silent:
     """Nobody watches."""
@@ -62,6 +66,9 @@ class Silent:
         pass
 
     def advance(self, done: int, note: str = "") -> None:
+        pass
+
+    def say(self, sentence: str) -> None:
         pass
 
 

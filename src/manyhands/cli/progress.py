@@ -67,6 +67,9 @@ class Lines:
             self._said = time.monotonic()
             print(self._meter.line(), file=sys.stderr)
 
+    def say(self, sentence: str) -> None:
+        print(sentence, file=sys.stderr)
+
 
 class Bar:
     """One bar, for the stage that is under way."""
@@ -114,6 +117,9 @@ class Bar:
         self._meter.done = done
         if self._task is not None:
             self._progress.update(self._task, completed=done, rate=self._meter.rate(), note=note)
+
+    def say(self, sentence: str) -> None:
+        self._progress.console.print(sentence)
 
 
 def amount(number: float, unit: str) -> str:

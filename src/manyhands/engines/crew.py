@@ -89,9 +89,14 @@ class Status:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._stage: list[Any] = []
+        self._passed_on: set[str] = set()
 
     def show(self, progress: Progress) -> None:
         """Pass the newest report on; whoever watches may stop the work by an exception."""
+        for said in sorted(self._folder.glob("said-*")):
+            if said.name not in self._passed_on:
+                progress.say(said.read_text("utf-8"))
+                self._passed_on.add(said.name)
         report = _read(self._folder / "progress.json")
         if not report:
             progress.advance(0)
@@ -147,6 +152,11 @@ class Reporter:
         self._told = time.monotonic()
         report = {"stage": self._stage, "done": int(done), "note": note, "restarts": self._restarts}
         _write(self._folder / "progress.json", json.dumps(report))
+
+    def say(self, sentence: str) -> None:
+        """A crew that begins again would only repeat it."""
+        if not self._restarts:
+            _write(self._folder / f"said-{time.time_ns()}", sentence)
 
     def failed(self, code: int, message: str) -> None:
         _write(self._folder / f"error-{os.getpid()}.json", json.dumps({"code": code, "message": message}))

@@ -40,9 +40,11 @@ def launch_crew(module: str, call: dict[str, Any], crew: Crew, progress: Progres
         start = local.command(crew) if crew.of_one_machine else torchrun.command(crew, folder)
         command = [*start, "-m", module, str(folder / "call.json")]
         with (folder / "log").open("wb") as log, _started(command, folder, log) as process:
-            _watch(process, Status(folder), progress)
-        _raise_if_failed(process.returncode, Status(folder), folder)
-        return Status(folder).wrote()
+            status = Status(folder)
+            _watch(process, status, progress)
+        status.show(progress)
+        _raise_if_failed(process.returncode, status, folder)
+        return status.wrote()
 
 
 @contextmanager

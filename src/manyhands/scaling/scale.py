@@ -186,7 +186,7 @@ class _Named:
 
     def __init__(self, progress: Progress, name: str) -> None:
         self._progress, self._name = progress, name
-        self.advance = progress.advance
+        self.advance, self.say = progress.advance, progress.say
 
     def stage(self, name: str, total: int | None, unit: str) -> None:
         self._progress.stage(f"{self._name}: {name}", total, unit)

@@ -33,7 +33,7 @@ from manyhands.records import PARTS, Clock, Progress, Traffic
 from manyhands.settings import Common, Settings
 from manyhands.spread.balance import Policy, by_speed, cut, cut_at, cut_evenly, equal, side_by_side
 from manyhands.spread.group import Group
-from manyhands.spread.merge import FEW, Merge, exchanges, merge_hottest, merge_moved, reach
+from manyhands.spread.merge import ENOUGH, FEW, Merge, exchanges, merge_hottest, merge_moved, reach, useful
 from manyhands.spread.node import can_share
 from manyhands.spread.spread import Spread
 from manyhands.storage.files import STDIN
@@ -178,10 +178,13 @@ def _crew(job: Job) -> crew.Crew:
 class AllReduceExchange:
     """The exchange of a crew."""
 
-    def __init__(self, group: Any, policy: Policy, threads: int = 1) -> None:
+    def __init__(
+        self, group: Any, policy: Policy, threads: int = 1, enough: Mapping[str, int] = ENOUGH
+    ) -> None:
         self.clock, self.workers, self.stopping = Clock(), group.size, False
         self.keeps_weights = group.leads
-        self._group, self._policy, self._threads = group, policy, threads
+        self._group, self._policy, self._threads, self._enough = group, policy, threads, enough
+        self._learning = group.machines  # those that learn: of few rows, not all
         self._in_place = False
         self._parts: dict[str, StateArray] = {}
         self._merges: dict[str, Merge] = {}
@@ -193,9 +196,9 @@ class AllReduceExchange:
         self._waited = self._spent = 0.0  # in this round, and in all of them
         self._given: deque[int] = deque()  # rows of the rounds that are settled and not yet learnt
 
-    def join(self, identity: dict[str, Any], rows: int) -> None:
-        if rows < self.workers:
-            raise InputError(f"{rows} rows are too few for {self.workers} workers; lower --workers")
+    def join(self, identity: dict[str, Any], kind: type[Learner], examples: LabelledRows) -> str:
+        if len(examples) < self.workers:
+            raise InputError(f"{len(examples)} rows are too few for {self.workers} workers; lower --workers")
         self._group.wait_for_all()
         meant = {**identity, "balance": repr(self._policy)}
         mine = zlib.crc32(json.dumps(meant, sort_keys=True, default=str).encode())
@@ -206,6 +209,20 @@ class AllReduceExchange:
                 f"{self._group.name(other)} has other data or settings than {self._group.name(0)}; "
                 "give all workers the same command and the same files"
             )
+        return "" if kind.shares_batches else self._leave_out(kind, examples)
+
+    def _leave_out(self, kind: type[Learner], examples: LabelledRows) -> str:
+        """Of few rows, only some machines learn: the others go along, and are there if one is lost."""
+        amount = len(examples) if kind.learns == "labels" else examples.corpus.tokens
+        machines = self._group.machines
+        self._learning = useful(machines, amount, self._enough[kind.learns])
+        machine_of = self._group.gather(np.array([self._group.machine], np.float64))[:, 0]
+        self._shares = equal(self.workers) * (machine_of < self._learning)
+        self._shares /= self._shares.sum()
+        if self._learning == machines:
+            return ""
+        what = "rows" if kind.learns == "labels" else "words"
+        return f"{amount:,} {what} are too few for {machines} machines: {self._learning} will learn them"
 
     def start(self, learner: Learner, state: State) -> None:
         """From the weights of whoever has come furthest: a checkpoint may stand on one machine only."""
@@ -222,7 +239,7 @@ class AllReduceExchange:
         if self._in_place and self._group.machines > 1 and self._group.leads:
             self._parts = learner.state()
             for name, part in self._parts.items():
-                merge = self._merges[name] = Merge(part, self._group.machines, state.owed.get(name))
+                merge = self._merges[name] = Merge(part, self._learning, state.owed.get(name))
                 state.owed[name] = merge.owed
                 if differed:
                     self._group.same_for_machines(merge.owed, leader)
@@ -282,7 +299,7 @@ class AllReduceExchange:
         return steps
 
     def _between_merges(self, mine: list[Piece], rows: int, feed: Feed) -> list[list[Piece]]:
-        if self._group.machines == 1:  # there is nothing to merge; blocks are made a few at a time
+        if self._learning == 1:  # there is nothing to merge; blocks are made a few at a time
             return [mine[at : at + ROUND_BLOCKS] for at in range(0, max(len(mine), 1), ROUND_BLOCKS)]
         # Everyone takes as many steps, however large its share is: nobody waits for one that has ended.
         points = exchanges(self._seen, rows, *feed.between_exchanges)
@@ -321,7 +338,7 @@ class AllReduceExchange:
         with self._waiting():
             self._group.meet()  # a checkpoint may just be written of weights that are shared
         for number, step in enumerate(steps, 1):
-            if number > 1:
+            if number > 1 and self._learning > 1:
                 self._merge([reach(number - 1, part) for part in self._parts.values()])
             losses.append(learn(step))
         self._merge([len(part.array) for part in self._parts.values()])
@@ -340,17 +357,19 @@ class AllReduceExchange:
             self._group.meet()
 
     def _merge_machines(self, merges: list[Merge], reaches: list[int]) -> None:
-        group = self._group
+        group, count = self._group, self._learning
+        # What only one machine has learnt is given to the others as it is.
+        add_halves = group.add_halves if count > 1 else group.add_up
         if sum(reaches) <= FEW:
-            merge_hottest(merges, reaches, group.machines, group.add_halves)
+            merge_hottest(merges, reaches, count, add_halves)
         else:
-            merge_moved(merges, reaches, group.machines, group.add_up, group.add_halves)
+            merge_moved(merges, reaches, count, group.add_up, add_halves)
 
     def _rebalance(self) -> None:
         measured = self._group.gather(np.array([self._rows, self._work]))
         shares = by_speed(self._shares, measured[:, 0], measured[:, 1])
         # Of rows that are learnt in place, features have to be made anew of those that move.
-        if not self._in_place or (np.abs(shares / self._shares - 1) > WORTH_MOVING).any():
+        if not self._in_place or (np.abs(shares - self._shares) > WORTH_MOVING * self._shares).any():
             self._shares = shares
         self._log.append(
             {"step": self._steps, "shares": [round(share, 4) for share in self._shares.tolist()]}

@@ -268,6 +268,7 @@ class _TasksDone:
     def __init__(self, progress: Progress, rows: int) -> None:
         self._progress, self._rows = progress, rows
         self._tasks: int | None = None
+        self.say = progress.say
 
     def stage(self, name: str, total: int | None, unit: str) -> None:
         self._tasks = total

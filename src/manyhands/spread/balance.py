@@ -56,7 +56,7 @@ def equal(workers: int) -> Shares:
 def by_speed(shares: Shares, rows: Shares, seconds: Shares) -> Shares:
     """New shares from what each worker did and how long it worked, not counting what it waited.
 
-    A worker that did nothing keeps its share.
+    A worker that did nothing keeps its share, be it none.
 
     >>> by_speed(equal(2), np.array([100.0, 100.0]), np.array([1.0, 3.0])).tolist()
     [0.75, 0.25]
@@ -66,21 +66,25 @@ def by_speed(shares: Shares, rows: Shares, seconds: Shares) -> Shares:
         return shares
     speeds = np.where(known, rows / np.maximum(seconds, 1e-9), 0.0)
     new = np.where(known, speeds / max(speeds.sum(), 1e-12) * shares[known].sum(), shares)
-    new = np.maximum(new, LEAST_SHARE)
+    new = np.where(shares > 0, np.maximum(new, LEAST_SHARE), 0.0)
     return np.asarray(new / new.sum())
 
 
 def cut(rows: int, shares: Shares) -> list[int]:
     """Where each worker's part of ``rows`` begins, and the end: whole rows, one each where there are so many.
 
+    Who has no share gets nothing.
+
     >>> cut(10, np.array([0.75, 0.25])), cut(4, np.array([0.98, 0.01, 0.01])), cut(1, equal(3))
     ([0, 8, 10], [0, 2, 3, 4], [0, 1, 1, 1])
+    >>> cut(10, np.array([0.5, 0.5, 0.0]))
+    [0, 5, 10, 10]
     """
     counts = np.floor(shares * rows + 1e-9).astype(np.int64)
     order = np.argsort(counts - shares * rows, kind="stable")
     counts[order[: rows - int(counts.sum())]] += 1
-    if rows >= len(counts):
-        for worker in np.flatnonzero(counts == 0):
+    if rows >= np.count_nonzero(shares):
+        for worker in np.flatnonzero((counts == 0) & (shares > 0)):
             counts[counts.argmax()] -= 1
             counts[worker] = 1
     return [0, *np.cumsum(counts).tolist()]

@@ -5,6 +5,7 @@ holds a model of its own, so it takes the memory of all of them, and it tells no
 """
 
 import threading
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -13,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.kernels.simd import aligned_zeros
-from manyhands.records import Resources, Silent
+from manyhands.records import Progress, Resources, Silent
 from manyhands.spread.allreduce import AllReduceExchange
 from manyhands.spread.balance import Policy
+from manyhands.spread.merge import ENOUGH
 from manyhands.text.labelled_rows import LabelledRows
 from manyhands.training.job import Job, Outcome
 from manyhands.training.learn import learn
@@ -37,7 +39,7 @@ class EmulatedGroup:
 
     def __init__(self, lines: Lines, rank: int) -> None:
         self.rank, self.size = rank, len(lines.said)
-        self.machines, self.leads = self.size, True
+        self.machine, self.machines, self.leads = rank, self.size, True
         self.bytes, self.seconds = 0, 0.0
         self._lines = lines
 
@@ -97,15 +99,23 @@ class EmulatedGroup:
         array[...] = self._all_say(array.copy())[worker]
 
 
-def emulate(job: Job, examples: LabelledRows, valid: LabelledRows | None, workers: int) -> Outcome:
+def emulate(
+    job: Job,
+    examples: LabelledRows,
+    valid: LabelledRows | None,
+    workers: int,
+    progress: Progress | None = None,
+    enough: Mapping[str, int] = ENOUGH,
+) -> Outcome:
     """What the first of so many workers ends with, each of one thread."""
     job = replace(job, resources=Resources(1, job.resources.memory_bytes), checkpoint=None)
     lines = Lines(workers)
 
     def work(rank: int) -> Outcome:
-        exchange = AllReduceExchange(EmulatedGroup(lines, rank), Policy())
+        exchange = AllReduceExchange(EmulatedGroup(lines, rank), Policy(), enough=enough)
+        told = progress if progress and not rank else Silent()
         try:
-            return learn(job, examples, valid, exchange, Silent(), keeps=False)
+            return learn(job, examples, valid, exchange, told, keeps=False)
         except BaseException:
             lines.barrier.abort()  # the others would wait for ever
             raise

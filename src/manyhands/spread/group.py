@@ -47,11 +47,11 @@ class Group:
             if name not in os.environ:
                 raise UsageError(f"{name} is not set: start the crew by torchrun, or with --workers")
         self.rank, self.size = rank(), int(os.environ["WORLD_SIZE"])
-        here, beside, machine, self.machines = 0, 1, self.rank, self.size
+        here, beside, self.machine, self.machines = 0, 1, self.rank, self.size
         if share and can_share() and all(name in os.environ for name in PLACE):
-            here, beside, machine, self.machines = (int(os.environ[name]) for name in PLACE)
+            here, beside, self.machine, self.machines = (int(os.environ[name]) for name in PLACE)
         self._node, self._stall_seconds = Node(here, beside, self.rank - here), stall_seconds
-        self._between = _Machines(machine, self.machines, stall_seconds) if self.machines > 1 else None
+        self._between = _Machines(self.machine, self.machines, stall_seconds) if self.machines > 1 else None
         self._stop_asked = False
         self._handlers: dict[signal.Signals, Any] = {}
 

@@ -10,6 +10,7 @@ from manyhands.kernels.compile import Ints
 from manyhands.kernels.simd import aligned_zeros
 from manyhands.models.learner import Feed, Learner, Loss, Piece
 from manyhands.records import Clock, Traffic
+from manyhands.text.labelled_rows import LabelledRows
 from manyhands.training.state import State
 
 Floats = npt.NDArray[np.float32]
@@ -37,8 +38,8 @@ class Exchange(Protocol):
 
     keeps_weights: bool  # of workers that share their weights, one keeps copies of them
 
-    def join(self, identity: dict[str, Any], rows: int) -> None:
-        """Wait for all, and make sure that all mean the same run."""
+    def join(self, identity: dict[str, Any], kind: type[Learner], examples: LabelledRows) -> str:
+        """Wait for all, and make sure that all mean the same run; gives what people should know, if any."""
         ...
 
     def start(self, learner: Learner, state: State) -> None:
@@ -84,8 +85,8 @@ class Alone:
     def __init__(self) -> None:
         self.clock, self.workers, self.stopping, self.keeps_weights = Clock(), 1, False, True
 
-    def join(self, identity: dict[str, Any], rows: int) -> None:
-        pass
+    def join(self, identity: dict[str, Any], kind: type[Learner], examples: LabelledRows) -> str:
+        return ""
 
     def start(self, learner: Learner, state: State) -> None:
         pass

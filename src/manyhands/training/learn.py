@@ -87,7 +87,9 @@ def begin(
     examples = objective.ready(job, examples)
     previous = job.previous.model if job.previous else None
     identity = job.identity(examples, valid)
-    exchange.join(identity, len(examples))
+    said = exchange.join(identity, kind, examples)
+    if said:
+        progress.say(said)
     learner = kind.begin(job.settings, examples, previous, job.resources, progress, exchange)
     state, keeper = State(), None
     if job.checkpoint is not None:

@@ -1,5 +1,6 @@
 """Texts as sequences of known words, in batches of like length: what recurrent models are fed with."""
 
+import math
 import threading
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ from manyhands.text.labelled_rows import LabelledRows
 
 SLICE_ROWS = 64
 POOL_BATCHES = 50  # rows of so many batches are sorted by length together: like lengths, random company
+STRATA = 64  # ranges of the corpus of which every batch has as many rows
 UNKNOWN = np.int64(-1)
 
 
@@ -186,13 +188,14 @@ def _mirror(counts: Ints, starts: Ints, lengths: Ints, out: Ints) -> None:
 
 
 class SequenceFeed:
-    """Batches of rows of like length; which rows come together, the seed and the epoch decide."""
+    """Batches of rows of like length from all parts of the corpus; the seed and the epoch decide which."""
 
     unit = "rows"
 
     def __init__(self, examples: LabelledRows, sequences: Sequences, batch: int, seed: int) -> None:
         self._lesson, self._sequences, self._batch, self._seed = examples, sequences, batch, seed
         self._lengths = sequences.lengths(np.arange(len(examples)))
+        self._strata = math.gcd(batch, STRATA)
         self._epoch, self._order, self._ordering = -1, self._lengths[:0], threading.Lock()
 
     def __len__(self) -> int:
@@ -213,11 +216,25 @@ class SequenceFeed:
         return Slices(self._sequences.words(rows), slices)
 
     def _ordered(self, epoch: int) -> Ints:
-        """All rows in an order of the epoch's own, and those of a few batches together by their lengths."""
-        order = np.random.default_rng([self._seed, epoch]).permutation(len(self._lesson))
-        step = self._batch * POOL_BATCHES
-        pools = [order[start : start + step] for start in range(0, len(order), step)]
-        return np.concatenate([pool[np.argsort(self._lengths[pool], kind="stable")] for pool in pools])
+        """All rows in an order of the epoch's own, batch after batch.
+
+        Every batch has as many rows of each stratum, in the order of the strata: whoever learns a part of
+        each batch reads a part of the corpus. Of the rows of a few batches, each stratum's are sorted by
+        their lengths before the batches take theirs.
+        """
+        random, each = np.random.default_rng([self._seed, epoch]), self._batch // self._strata
+        size = len(self._lesson) // self._strata
+        rows = random.permuted(np.arange(size * self._strata).reshape(self._strata, size), axis=1)
+        step = each * POOL_BATCHES
+        for start in range(0, size, step):
+            pool = rows[:, start : start + step]
+            pool[...] = np.take_along_axis(
+                pool, np.argsort(self._lengths[pool], axis=1, kind="stable"), axis=1
+            )
+        full = size // each * each
+        batches = rows[:, :full].reshape(self._strata, size // each, each).swapaxes(0, 1)
+        rest = np.arange(size * self._strata, len(self._lesson))  # what does not make a stratum longer
+        return np.concatenate([batches.reshape(-1), rows[:, full:].reshape(-1), rest])
 
     def _slice(self, rows: Ints) -> Batch:
         packed = self._sequences.pack(rows)
