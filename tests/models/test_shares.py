@@ -7,7 +7,8 @@ import pytest
 
 from manyhands.models.learner import Piece
 from manyhands.models.ngram.fasttext import FastText, FastTextSettings
-from manyhands.models.ngram.features import MOST_COUNTED
+from manyhands.models.ngram.feature_kernels import MOST_COUNTED
+from manyhands.models.ngram.features import _sum_counts
 from manyhands.models.ngram.ngrams import Ngrams, NgramsSettings
 from manyhands.records import Silent
 from manyhands.spread.allreduce import AllReduceExchange
@@ -29,14 +30,34 @@ def begin_together(kind, settings, rows, workers):
         return list(threads.map(one, range(workers)))
 
 
-@pytest.mark.parametrize("workers", [2, 3, 130])  # so many that a byte cannot hold what all of them count
+@pytest.mark.parametrize("workers", [2, 3])
 @pytest.mark.parametrize(("kind", "settings"), [(Ngrams, NgramsSettings()), (FastText, FastTextSettings())])
 def test_features_are_those_of_one_process(kind, settings, workers):
     rows = examples(1500, 3)
     alone, _ = begin(kind, settings, rows)
-    assert workers < 100 or MOST_COUNTED // workers < settings.min_count
     for learner, _, _ in begin_together(kind, settings, rows, workers)[:2]:
         assert sorted(learner._space.slots().tolist()) == sorted(alone._space.slots().tolist())
+
+
+class Alike:
+    """So many workers that all have counted the same."""
+
+    def __init__(self, workers):
+        self.workers = workers
+
+    def sum(self, numbers):
+        numbers *= self.workers
+
+
+@pytest.mark.parametrize("workers", [1, 2, 16, 400])  # the last are too many for two bytes to hold all counts
+def test_counts_of_a_crew_keep_their_order_and_the_least_is_exact(workers):
+    counted = np.array([0, 1, 2, 50, 100, 101, 4000, 65535], np.uint16)
+    counts = counted.copy()
+    _sum_counts(counts, 200, Alike(workers))
+    total = counted.astype(int) * workers
+    assert np.array_equal(counts >= 200, total >= 200)
+    assert np.array_equal(np.argsort(counts, kind="stable"), np.argsort(total, kind="stable"))
+    assert np.array_equal(counts[total <= MOST_COUNTED], total[total <= MOST_COUNTED])
 
 
 @pytest.mark.parametrize("rows", [examples(1500, 3), multi_label(1500)], ids=["one label", "several"])

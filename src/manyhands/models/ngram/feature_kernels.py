@@ -5,10 +5,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.kernels.compile import AHEAD, Bytes, Hashes, Ints, kernel, prefetch
+from manyhands.kernels.compile import AHEAD, Hashes, Ints, kernel, prefetch
 from manyhands.text.ngrams import Slots, row_slots
 
 Numbers = npt.NDArray[np.uint32]
+Counts = npt.NDArray[np.uint16]
+
+MOST_COUNTED = np.uint16(65_535)
 
 WORD_BITS = np.uint64(6)
 LOW6, ONE = np.uint64(63), np.uint64(1)
@@ -34,9 +37,9 @@ def count(
     word_base: np.uint64,
     word_mask: np.uint64,
     scratch: Slots,
-    counts: Bytes,
+    counts: Counts,
 ) -> None:
-    """Count every slot, up to 255."""
+    """Count every slot, up to ``MOST_COUNTED``."""
     for row in range(len(offsets) - 1):
         n = row_slots(
             tokens,
@@ -55,25 +58,24 @@ def count(
             prefetch(counts, np.uint64(scratch[min(k + AHEAD, np.uint64(n - 1))]))
             slot = np.uint64(scratch[k])
             count = counts[slot]
-            counts[slot] = count + np.uint8(count < 255)
+            counts[slot] = count + np.uint16(count < MOST_COUNTED)
 
 
 @kernel
-def add_up(counts: Bytes, others: Bytes) -> None:
+def add_up(counts: Counts, others: Counts) -> None:
     for slot in range(len(counts)):
-        total = np.int64(counts[slot]) + np.int64(others[slot])
-        counts[slot] = total if total < 255 else 255
+        counts[slot] += min(others[slot], MOST_COUNTED - counts[slot])
 
 
 @kernel
-def rank(counts: Bytes, min_count: int, bits: Hashes, numbers: Numbers) -> None:
+def rank(counts: Counts, min_count: int, bits: Hashes, numbers: Numbers) -> None:
     """Set the bits of the slots to keep, and number them from the most frequent on."""
-    found = np.zeros(256, np.int64)
+    found = np.zeros(MOST_COUNTED + 1, np.int64)
     for count in counts:
         found[count] += 1
-    following = np.zeros(256, np.int64)
+    following = np.zeros(MOST_COUNTED + 1, np.int64)
     at = 0
-    for count in range(255, min_count - 1, -1):
+    for count in range(MOST_COUNTED, min_count - 1, -1):
         following[count] = at
         at += found[count]
     k = 0

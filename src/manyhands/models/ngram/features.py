@@ -17,11 +17,11 @@ import numpy.typing as npt
 from pydantic import Field
 
 from manyhands.errors import InputError, UsageError
-from manyhands.kernels.compile import Bytes, Hashes, Ints, read_only
+from manyhands.kernels.compile import Hashes, Ints, read_only
 from manyhands.machine import refuse_if_too_large
 from manyhands.models.learner import Crew
 from manyhands.models.ngram import feature_kernels as kernels
-from manyhands.models.ngram.feature_kernels import Numbers
+from manyhands.models.ngram.feature_kernels import MOST_COUNTED, Counts, Numbers
 from manyhands.parallel import map_unordered
 from manyhands.records import Resources
 from manyhands.settings import Buckets, CharNgramSettings, Common, MinCount, ModelSettings, Shapes
@@ -32,7 +32,7 @@ from manyhands.text.ragged import Ragged
 ROWS_AT_ONCE = 2048
 ARENA_FEATURES = 1 << 22
 MOST_COUNTERS = 8  # threads that count, each in a table of its own
-MOST_COUNTED, SLOTS_AT_ONCE = 255, 1 << 20
+SLOTS_AT_ONCE = 1 << 20
 LEAST_BITS, MOST_WORD_BITS = 10, 24
 SLOTS_PER_WORD = 16  # words seldom share a slot
 
@@ -211,15 +211,15 @@ def find_features(
     return FeatureSpace(hashing, read_only(bits), read_only(numbers))
 
 
-def _count(corpus: Corpus, hashing: NgramHashing, threads: int, crew: Crew) -> Bytes:
+def _count(corpus: Corpus, hashing: NgramHashing, threads: int, crew: Crew) -> Counts:
     """How often each slot is met in this worker's share of the rows."""
     letters = hashing.letters(corpus)
     arguments = _arguments(hashing, corpus, letters)
     mine = np.arange(*crew.share(len(corpus)))
     counters = min(threads, MOST_COUNTERS, 1 + len(mine) // ROWS_AT_ONCE)
 
-    def count(first: int) -> Bytes:
-        counts = np.zeros(hashing.slots, np.uint8)
+    def count(first: int) -> Counts:
+        counts = np.zeros(hashing.slots, np.uint16)
         for rows in runs_of_rows(mine, first, counters):
             tokens, offsets = corpus.take(rows)
             scratch = np.empty(_room(hashing, tokens, offsets, letters).one_row, np.uint32)
@@ -232,12 +232,12 @@ def _count(corpus: Corpus, hashing: NgramHashing, threads: int, crew: Crew) -> B
     return counted[0]
 
 
-def _sum_counts(counts: Bytes, min_count: int, crew: Crew) -> None:
-    """Add up the counts of a crew, in place. A byte holds all of them, if each counts less far."""
-    most = MOST_COUNTED // crew.workers
+def _sum_counts(counts: Counts, min_count: int, crew: Crew) -> None:
+    """Add up the counts of a crew, in place. Two bytes hold all of them, if each counts less far."""
+    most = int(MOST_COUNTED) // crew.workers
     if most >= min_count:
         np.minimum(counts, most, out=counts)
-        crew.sum(counts)
+        crew.sum(counts.view(np.int32))  # two in one, as few systems add up numbers of two bytes
         return
     for start in range(0, len(counts), SLOTS_AT_ONCE):  # more workers than that need more room
         part = counts[start : start + SLOTS_AT_ONCE].astype(np.int32)
@@ -261,7 +261,7 @@ def hashing_for(settings: NgramSettings, corpus: Corpus, resources: Resources) -
         chars=letters,
         char_bits=_between((letters_in_words * (letters[1] - letters[0] + 1)).bit_length(), asked),
     )
-    refuse_if_too_large(hashing.slots * min(resources.threads, 8), resources)
+    refuse_if_too_large(hashing.slots * 2 * min(resources.threads, MOST_COUNTERS), resources)
     return hashing
 
 
