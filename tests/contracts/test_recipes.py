@@ -7,6 +7,7 @@ from tests.tasks import write_labelled
 
 from manyhands import catalog
 from manyhands.cli.main import _run
+from manyhands.records import Silent
 from manyhands.run.train import train
 
 
@@ -70,7 +71,7 @@ def test_what_they_cannot_do_is_said(manyhands, rows, tmp_path):
     assert (code, "longer than anyone rests" in said) == (2, True)
 
 
-class StopAfter:
+class StopAfter(Silent):
     def __init__(self, reports):
         self._left = reports
 

@@ -121,7 +121,7 @@ def test_one_round_is_the_mean_of_separate_trainings(tmp_path, rows):
             assert np.allclose(got.reshape(first.shape), expected, rtol=1e-6, atol=1e-9)
 
 
-class StopAfter:
+class StopAfter(Silent):
     """Progress of a user who has had enough."""
 
     def __init__(self, rounds: int) -> None:
@@ -154,11 +154,11 @@ def test_a_python_that_dies_is_replaced_and_changes_nothing(tmp_path, rows, monk
     quiet = averaged(rows, tmp_path / "quiet", "fasttext", **settings)
     marker = tmp_path / "died"
 
-    def train_share(this, weights, batches):
+    def train_share(this, counted, weights, batches):
         if this.number == 1 and not marker.exists():
             marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return partition.train_share(this, weights, batches)
+        return partition.train_share(this, counted, weights, batches)
 
     monkeypatch.setattr("manyhands.spread.average.train_share", train_share)
     again = averaged(rows, tmp_path / "again", "fasttext", **settings)

@@ -16,6 +16,7 @@ from tests.tasks import write_labelled
 import manyhands
 from manyhands.engines.spark import spark
 from manyhands.errors import MissingPartError, UsageError
+from manyhands.records import Silent
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 SMALL = ["spark.executor.memory=512m", *QUICK]
@@ -27,7 +28,7 @@ def master(tmp_path_factory):
         yield address
 
 
-class Killer:
+class Killer(Silent):
     """Watches the work, and kills an executor once in each of the stages named.
 
     In the middle of it: when some tasks are done; or, for the last one named, before it begins.

@@ -1,5 +1,7 @@
 """Averages without Spark: means of moved rows, shares; where a partition's training stands."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from manyhands.models.learner import Loss, Piece, arrays_of
 from manyhands.records import Silent
 from manyhands.spread.average import Average, rounds_of_patience
 from manyhands.spread.chunks import mean_of, pack, parts_of, put, rows_of, slices, unpack
+from manyhands.spread.counted import Counted, Counting
 from manyhands.spread.partition import learn_blocks, seed_of, share_of
 from manyhands.training.exchange import Alone
 from manyhands.training.job import Call, job_for
@@ -216,3 +219,23 @@ def test_rows_that_executors_cannot_open_are_refused_before_spark_starts():
 def test_patience_is_counted_in_epochs_however_many_rounds_they_take(rounds, patience):
     job = job_for("fasttext", {"epochs": 5, "early_stopping": 2}, RESOURCES)
     assert rounds_of_patience(job, rounds) == patience
+
+
+@pytest.mark.parametrize("name", list(LEARNERS))
+def test_who_is_told_what_was_counted_begins_the_same_without_reading(name):
+    kind = load(LEARNERS, "model", name)
+    rows = examples(600, 3) if kind.learns == "labels" else unlabelled(running_text(300))
+    driver = Counting(4)
+    first = kind.begin(kind.Settings(), rows, None, RESOURCES, Silent(), driver)
+    read = []
+
+    def take(some):
+        read.append(len(some))
+        return rows.corpus.take(some)
+
+    told = replace(rows, corpus=replace(rows.corpus, take=take))
+    other = kind.begin(kind.Settings(), told, None, RESOURCES, Silent(), Counted(4, driver.sums))
+    for key, array in arrays_of(first).items():
+        assert np.array_equal(array, arrays_of(other)[key]), key
+    if name in ("ngrams", "fasttext"):  # the others take counts of words, which a dataset knows
+        assert sum(read) == 0

@@ -18,6 +18,7 @@ from manyhands.catalog import LEARNERS, load
 from manyhands.cli import tune as verb
 from manyhands.errors import InputError, MissingPartError, UsageError
 from manyhands.evaluation.evaluate import evaluate
+from manyhands.records import Silent
 from manyhands.settings import Search
 from manyhands.spread.single import Single
 from manyhands.tuning import search
@@ -35,7 +36,7 @@ class Stop(BaseException):
     """As the Ctrl-C of the command line."""
 
 
-class Watcher:
+class Watcher(Silent):
     """Notes what it is told; stops the work when so many trials are done."""
 
     def __init__(self, stop_at: int | None = None) -> None:

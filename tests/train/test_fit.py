@@ -102,7 +102,7 @@ def test_a_loss_that_is_no_number_stops_it():
         run(Recorder(float("nan")))
 
 
-class StopAfter:
+class StopAfter(Silent):
     """Progress of a user who has had enough."""
 
     def __init__(self, rounds: int) -> None:

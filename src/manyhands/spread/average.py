@@ -26,12 +26,12 @@ from manyhands.models.learner import Learner, Loss, arrays_of
 from manyhands.models.model import Arrays
 from manyhands.records import Progress, Traffic
 from manyhands.spread.chunks import Part, Slice, pack, put, rows_of, slices
+from manyhands.spread.counted import Counting
 from manyhands.spread.merge import Merge
 from manyhands.spread.partition import NO_CHUNK, SCHEMA, TOLD, Round, merge, parts_in, train_share
 from manyhands.spread.spread import Spread
 from manyhands.storage.files import STDIN
 from manyhands.text.labelled_rows import LabelledRows
-from manyhands.training.exchange import Alone
 from manyhands.training.job import Call, Job, Outcome
 from manyhands.training.learn import Training, Watch, begin
 from manyhands.training.schedule import Schedule
@@ -101,9 +101,8 @@ class Average(Spread):
                 raise InputError(
                     f"{len(examples)} rows are too few for {partitions} partitions; lower --partitions"
                 )
-            exchange = Alone()
+            exchange = Counting(partitions)
             training = begin(job, examples, valid, exchange, progress, watch)
-            exchange.workers = partitions  # as the record tells it; to begin, the driver is alone
             first = Round(
                 run=secrets.token_hex(8),
                 call=_for_executors(job),
@@ -113,7 +112,8 @@ class Average(Spread):
                 rounds=rounds,
                 number=training.state.epoch,
             )
-            driver = Driver(session, training, first, progress)
+            counted = session.sparkContext.broadcast(exchange.sums)
+            driver = Driver(session, training, first, counted, progress)
             validate = training.validation(valid)
             return training.run(lambda: driver.run(validate))
 
@@ -144,8 +144,10 @@ def _absolute(name: str) -> str:
 class Driver:
     """Goes through the rounds: in each, Spark trains the partitions and averages what they have learnt."""
 
-    def __init__(self, session: Any, training: Training, first: Round, progress: Progress) -> None:
-        self._session, self._training, self._next = session, training, first
+    def __init__(
+        self, session: Any, training: Training, first: Round, counted: Any, progress: Progress
+    ) -> None:
+        self._session, self._training, self._next, self._counted = session, training, first, counted
         self._progress, self._bytes = progress, 0
         self._merges: dict[str, Merge] = {}
         labelled, corpus = training.objective.labelled, training.examples.corpus
@@ -203,12 +205,12 @@ class Driver:
 
     def _job(self, arrays: Arrays) -> pa.Table:
         """A round of Spark's: the weights go out, partitions learn, and the means of all come back."""
-        this, context = self._next, self._session.sparkContext
+        this, context, counted = self._next, self._session.sparkContext, self._counted
         weights = context.broadcast(pack(arrays))
         merges = min(len(slices(arrays, this.partitions)), context.defaultParallelism)
 
         def train(batches: Any) -> Any:
-            return train_share(this, weights, batches)
+            return train_share(this, counted, weights, batches)
 
         learnt = self._session.range(0, this.partitions, 1, this.partitions).mapInArrow(train, SCHEMA)
         # To whoever merges a chunk, its parts come one after the other.

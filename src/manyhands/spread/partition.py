@@ -20,6 +20,7 @@ from manyhands.kernels.compile import Ints
 from manyhands.models.learner import Feed, Learner, Loss, Piece, arrays_of
 from manyhands.records import Resources, Silent
 from manyhands.spread.chunks import Part, mean_of, parts_of, unpack
+from manyhands.spread.counted import Counted
 from manyhands.training.exchange import Alone, total_loss
 from manyhands.training.job import Call, Job, job_for
 from manyhands.training.learn import schedule_of
@@ -73,12 +74,17 @@ def seed_of(seed: int, partition: int) -> int:
     return (seed + partition * STEP) % SEEDS
 
 
-def train_share(this: Round, weights: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What Spark runs: the partitions whose numbers come in, from the weights that were broadcast."""
+def train_share(
+    this: Round, counted: Any, weights: Any, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """What Spark runs: the partitions whose numbers come in, from the weights that were broadcast.
+
+    ``counted``, broadcast as well, is what the driver has counted.
+    """
     for batch in batches:
         for partition in batch.column(0).to_pylist():
             try:
-                for part in _learn(_opened(this), this, weights.value, partition):
+                for part in _learn(_opened(this, counted), this, weights.value, partition):
                     yield _batch(part)
             except ManyhandsError as error:  # raised, Spark would try it again
                 yield _batch(Part(NO_CHUNK, partition, 0.0, TOLD, b"", error_as_text(error).encode()))
@@ -107,7 +113,7 @@ def _batch(part: Part) -> pa.RecordBatch:
 class Opened:
     """The rows of a run and its learner, and the feeds of the partitions that came here last."""
 
-    def __init__(self, this: Round) -> None:
+    def __init__(self, this: Round, sums: list[bytes]) -> None:
         self.run, call = this.run, this.call
         self._resources = Resources(1, this.memory_bytes)
         try:
@@ -126,9 +132,8 @@ class Opened:
             )
         kind: type[Learner] = load(LEARNERS, "model", call.model)
         known = previous.model if previous else None
-        self.learner = kind.begin(
-            self.job.settings, self._examples, known, self._resources, Silent(), Alone()
-        )
+        crew = Counted(this.partitions, sums) if this.partitions > 1 else Alone()
+        self.learner = kind.begin(self.job.settings, self._examples, known, self._resources, Silent(), crew)
         self._feeds: OrderedDict[int, Feed] = OrderedDict()
 
     def feed(self, partition: int, partitions: int) -> Feed:
@@ -149,11 +154,11 @@ class Opened:
 _last: list[Opened] = []
 
 
-def _opened(this: Round) -> Opened:
+def _opened(this: Round, counted: Any) -> Opened:
     """What this process opened for the run; what it had opened for another is let go."""
     if not _last or _last[0].run != this.run:
         _last.clear()
-        _last.append(Opened(this))
+        _last.append(Opened(this, counted.value))
     return _last[0]
 
 

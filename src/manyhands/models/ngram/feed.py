@@ -71,10 +71,11 @@ class FeatureFeed:
         self._rows = [order[start : start + size] for start in range(0, len(order), size)]
         self.between_exchanges = LEAST_BETWEEN, max(len(examples) // EXCHANGES, LEAST_BETWEEN)
         self._kept: dict[int, Block] | None = None
+        mine = range(*crew.share(len(self)))
         # Half of the memory may hold features; the model and the texts take the rest.
-        if self._most_bytes(space, examples) // crew.workers <= resources.memory_bytes // 2:
+        if self._most_bytes(space, examples) * len(mine) <= resources.memory_bytes // 2 * len(self):
             self._kept = {}
-            self._make_ahead(range(*crew.share(len(self))), resources.threads, progress)
+            self._make_ahead(mine, resources.threads, progress)
 
     def is_of(self, examples: LabelledRows, seed: int) -> bool:
         """Whether it holds these very rows in the same blocks."""
