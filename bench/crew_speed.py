@@ -16,7 +16,7 @@ from typing import Any
 from classification_sets import write_sets
 from embed import write_text
 from manyhands.data.prepare.prepare import prepare
-from measure import save
+from measure import RECORDS, save
 
 WAYS = {
     "one worker, one thread": ["--threads", "1"],
@@ -88,9 +88,11 @@ def main() -> None:
                 - (ways[ALONE]["seconds"] - ways[ALONE]["learning"]),
                 2,
             )
-            found[model] = {"text": of, "settings": settings, **ways}
+            found[model] = {"text": of, "settings": settings, "repeats": given.repeats, **ways}
             print(model, json.dumps(found[model], indent=1), flush=True)
-    save("crew_speed", {"repeats": given.repeats, "models": found})
+    path = RECORDS / "crew_speed.json"  # models that were not asked for keep what was measured before
+    before = json.loads(path.read_text())["models"] if path.is_file() else {}
+    save("crew_speed", {"models": {**before, **found}})
 
 
 if __name__ == "__main__":

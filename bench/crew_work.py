@@ -26,7 +26,7 @@ from manyhands.spread.group import Group
 from manyhands.training import learn as learning
 from manyhands.training.job import job_for
 from manyhands.training.splits import open_splits
-from measure import save
+from measure import RECORDS, save
 
 WORKERS = (1, 2, 4)
 MODELS = ("ngrams", "fasttext", "lstm")
@@ -104,7 +104,9 @@ def main() -> int:
                 facts["of_one"] = {name: round(facts[name] / max(runs["1"][name], 1e-9), 3) for name in FACTS}
                 print(model, workers, json.dumps(facts), flush=True)
             found[model] = runs
-    save("crew_work", {"models": found})
+    path = RECORDS / "crew_work.json"  # models that were not asked for keep what was measured before
+    before = json.loads(path.read_text())["models"] if path.is_file() else {}
+    save("crew_work", {"models": {**before, **found}})
     return 0
 
 

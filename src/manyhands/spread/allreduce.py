@@ -98,8 +98,8 @@ class AllReduce(Spread):
             return ""
         workers = settings.get("workers", AllReduceSettings.model_fields["workers"].default)
         return (
-            f"on one machine, {workers} threads learn this as fast as {workers} workers, and start some "
-            f"seconds sooner: use --threads {workers} without --spread"
+            f"on one machine, {workers} threads learn this as fast as {workers} workers, and start about a "
+            f"second sooner: use --threads {workers} without --spread"
         )
 
     def check(self, job: Job) -> None:
