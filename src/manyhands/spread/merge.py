@@ -38,8 +38,8 @@ GROWTH = 0.01  # of all that was learnt so far, what is learnt before the next e
 MOST_PAID = 0.97  # of what is owed: something must be left to tell whether it was right
 FASTER, SLOWER = 1.0, 2.0  # how the share that is paid follows the agreement; if both are 1, it may diverge
 
-# Rows, or words of running text, that a machine must have of its own. Of fewer, the merged model is worse than
-# that of one machine: decision 13 has the figures.
+# Rows, or words of running text, that a machine must have of its own. Of fewer, the merged model is worse
+# than that of one machine: decision 13 has the figures.
 ENOUGH = {"labels": 12_000, "words": 2_000_000}
 
 Sum = Callable[[npt.NDArray[Any]], None]  # adds up over all workers, in place
