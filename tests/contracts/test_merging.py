@@ -12,7 +12,7 @@ from manyhands.catalog import LEARNERS, load
 from manyhands.data.labelled_rows import read_rows
 from manyhands.evaluation.evaluate import judge
 from manyhands.models.learner import Piece, arrays_of
-from manyhands.records import Silent
+from manyhands.records import Resources, Silent
 from manyhands.settings import PrepareSettings
 from manyhands.spread.emulated import emulate
 from manyhands.spread.single import Single
@@ -62,6 +62,25 @@ def test_four_workers_tell_words_apart_as_well_as_one(name):
     alone, crew = (told_apart(model.embedding(None)) for model in models)
     assert alone > 0.3
     assert crew > 0.9 * alone
+
+
+class Told(Silent):
+    def __init__(self):
+        self.sentences = []
+
+    def say(self, sentence):
+        self.sentences.append(sentence)
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_few_rows_are_learnt_by_one_machine_as_by_one_process_and_people_are_told(name):
+    rows = examples(600) if name in CLASSIFIERS else unlabelled(running_text(300))
+    job, told = job_for(name, {}, Resources(1, RESOURCES.memory_bytes)), Told()
+    crew, alone = emulate(job, rows, None, 3, told), Single().run(job, rows, None, Silent())
+    for key, array in alone.model.arrays().items():
+        assert np.array_equal(array, crew.model.arrays()[key]), key
+    few = "600 rows" if name in CLASSIFIERS else f"{rows.corpus.tokens:,} words"
+    assert told.sentences == [f"{few} are too few for 3 machines: 1 will learn them"]
 
 
 @pytest.mark.parametrize("name", IN_PLACE)

@@ -212,13 +212,14 @@ class AllReduceExchange:
         return "" if kind.shares_batches else self._leave_out(kind, examples)
 
     def _leave_out(self, kind: type[Learner], examples: LabelledRows) -> str:
-        """Of few rows, only some machines learn: the others go along, and are there if one is lost."""
+        """Of few rows, only some machines learn. The others go along; beside a single one, they just wait."""
         amount = len(examples) if kind.learns == "labels" else examples.corpus.tokens
         machines = self._group.machines
         self._learning = useful(machines, amount, self._enough[kind.learns])
         machine_of = self._group.gather(np.array([self._group.machine], np.float64))[:, 0]
         self._shares = equal(self.workers) * (machine_of < self._learning)
         self._shares /= self._shares.sum()
+        self.keeps_weights &= self._learning > 1 or self._group.machine == 0
         if self._learning == machines:
             return ""
         what = "rows" if kind.learns == "labels" else "words"
@@ -236,7 +237,7 @@ class AllReduceExchange:
         self._steps, self._seen = sum(lap["rounds"] for lap in state.laps) + state.round, state.seen
         crew.note_run(state.run)
         differed = self._take_over(learner, state, leader)
-        if self._in_place and self._group.machines > 1 and self._group.leads:
+        if self._in_place and self._learning > 1 and self._group.leads:
             self._parts = learner.state()
             for name, part in self._parts.items():
                 merge = self._merges[name] = Merge(part, self._learning, state.owed.get(name))
@@ -338,7 +339,7 @@ class AllReduceExchange:
         with self._waiting():
             self._group.meet()  # a checkpoint may just be written of weights that are shared
         for number, step in enumerate(steps, 1):
-            if number > 1 and self._learning > 1:
+            if number > 1:
                 self._merge([reach(number - 1, part) for part in self._parts.values()])
             losses.append(learn(step))
         self._merge([len(part.array) for part in self._parts.values()])
@@ -348,7 +349,7 @@ class AllReduceExchange:
 
     def _merge(self, reaches: list[int]) -> None:
         """Merge what machines have learnt, while their workers wait."""
-        if self._group.machines == 1:
+        if self._learning == 1:
             return
         with self._waiting():
             self._group.meet()
@@ -358,12 +359,10 @@ class AllReduceExchange:
 
     def _merge_machines(self, merges: list[Merge], reaches: list[int]) -> None:
         group, count = self._group, self._learning
-        # What only one machine has learnt is given to the others as it is.
-        add_halves = group.add_halves if count > 1 else group.add_up
         if sum(reaches) <= FEW:
-            merge_hottest(merges, reaches, count, add_halves)
+            merge_hottest(merges, reaches, count, group.add_halves)
         else:
-            merge_moved(merges, reaches, count, group.add_up, add_halves)
+            merge_moved(merges, reaches, count, group.add_up, group.add_halves)
 
     def _rebalance(self) -> None:
         measured = self._group.gather(np.array([self._rows, self._work]))

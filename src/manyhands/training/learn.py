@@ -38,7 +38,7 @@ class Training:
         """After every round: tell who watches, and keep a checkpoint if it is time or if all are to stop."""
         if self.watch is not None:
             self.watch(state)
-        if self.keeper and self.keeps:
+        if self.keeper and self.keeps and self.exchange.keeps_weights:
             self.keeper.save(state) if self.exchange.stopping else self.keeper(state)
         if self.exchange.stopping:
             raise ResumableError("interrupted; to continue, repeat the command with --resume")
@@ -62,7 +62,8 @@ class Training:
             traffic = loop()
         except BaseException as error:  # an interrupt above all: what was learnt is not lost
             saved = isinstance(error, ResumableError)
-            if self.keeper and self.keeps and state.seen and state.whole and not saved:
+            keeps = self.keeps and self.exchange.keeps_weights
+            if self.keeper and keeps and state.seen and state.whole and not saved:
                 self.keeper.save(state)
             raise
         for name, array in arrays_of(self.learner).items():
