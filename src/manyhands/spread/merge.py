@@ -30,9 +30,10 @@ from manyhands.kernels.compile import Bytes, Ints, kernel
 from manyhands.kernels.simd import Floats
 from manyhands.models.learner import StateArray
 
-HOTTEST = 2048  # rows that are exchanged every time
+OFTEN = 512  # rows that are exchanged every time
+HOTTEST = 2048  # rows by which is told whether workers agree
 FEW = 20_000  # rows that are sent at once, moved or not: another message would take longer
-SELDOM = 16  # arrays whose rows stand in no order are exchanged so seldom, but then whole
+SELDOM = 16  # larger arrays whose rows stand in no order are exchanged so seldom, but then whole
 NONE = -1  # in place of the column of squares
 GROWTH = 0.01  # of all that was learnt so far, what is learnt before the next exchange
 MOST_PAID = 0.97  # of what is owed: something must be left to tell whether it was right
@@ -53,12 +54,12 @@ def reach(number: int, part: StateArray) -> int:
 
     >>> table = StateArray(np.zeros((10_000, 1)), by_frequency=True)
     >>> [reach(number, table) for number in (1, 2, 3, 4, 8)]
-    [2048, 4096, 2048, 8192, 10000]
+    [512, 1024, 512, 2048, 4096]
     """
     rows = len(part.array)
-    if rows <= HOTTEST or (not part.by_frequency and number % SELDOM == 0):
-        return rows
-    return min(HOTTEST * (number & -number), rows) if part.by_frequency else 0
+    if part.by_frequency:
+        return min(OFTEN * (number & -number), rows)
+    return rows if rows <= HOTTEST or number % SELDOM == 0 else 0
 
 
 def exchanges(seen: int, rows: int, least: int, most: int) -> list[float]:
