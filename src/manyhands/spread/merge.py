@@ -30,8 +30,8 @@ from manyhands.kernels.compile import Bytes, Ints, kernel
 from manyhands.kernels.simd import Floats
 from manyhands.models.learner import StateArray
 
-OFTEN = 512  # rows that are exchanged every time
-HOTTEST = 2048  # rows by which is told whether workers agree
+OFTEN = 512  # rows that are exchanged every time, of those that many texts move together
+HOTTEST = 2048  # and of those that are learnt apart; by so many is told whether workers agree
 FEW = 20_000  # rows that are sent at once, moved or not: another message would take longer
 SELDOM = 16  # larger arrays whose rows stand in no order are exchanged so seldom, but then whole
 NONE = -1  # in place of the column of squares
@@ -58,7 +58,7 @@ def reach(number: int, part: StateArray) -> int:
     """
     rows = len(part.array)
     if part.by_frequency:
-        return min(OFTEN * (number & -number), rows)
+        return min((HOTTEST if part.apart else OFTEN) * (number & -number), rows)
     return rows if rows <= HOTTEST or number % SELDOM == 0 else 0
 
 
