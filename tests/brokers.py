@@ -1,7 +1,6 @@
-"""Real brokers on the loopback address, each a process of its own with its data in a folder."""
+"""Real brokers on the loopback address, each a process with its data in a folder; reading streams."""
 
 import asyncio
-import os
 import signal
 import socket
 import subprocess
@@ -12,10 +11,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from manyhands.data.streams.stream import Messages, Stream
 from tests.clusters import free_port
 
 USER, PASSWORD = "reader", "hunter2-öß/@:"  # such as must be written with per cent signs
-STARTING_SECONDS = 60.0
+SECONDS = 60.0  # that anything may take
+TEXTS = [f'{{"text": "message {k} naïve 日本", "label": {k % 5}}}'.encode() for k in range(300)]
 
 
 class Broker:
@@ -37,7 +38,7 @@ class Broker:
         with (self.folder / "log").open("ab") as log:
             command = [str(self.program()), *self.command()]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
-        deadline = time.monotonic() + STARTING_SECONDS
+        deadline = time.monotonic() + SECONDS
         while not self.answers():
             assert self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
             assert time.monotonic() < deadline, (self.folder / "log").read_text()[-2000:]
@@ -67,6 +68,7 @@ class Broker:
 
 class Tansu(Broker):
     keeps = False
+    _producer: Any = None
 
     @staticmethod
     def program() -> Path | None:
@@ -85,13 +87,17 @@ class Tansu(Broker):
 
         admin = AdminClient(self._client())
         for done in admin.create_topics([NewTopic(name, partitions, 1)]).values():
-            done.result(STARTING_SECONDS)
+            done.result(SECONDS)
 
     def send(self, name: str, texts: Sequence[bytes], partition: int = 0) -> None:
         from confluent_kafka import Producer
 
         failed: list[Any] = []
-        producer = Producer(self._client() | {"enable.idempotence": True, "message.max.bytes": 64 << 20})
+        if self._producer is None:
+            self._producer = Producer(
+                self._client() | {"enable.idempotence": True, "message.max.bytes": 64 << 20}
+            )
+        producer = self._producer
         for text in texts:
             while True:
                 try:
@@ -102,7 +108,7 @@ class Tansu(Broker):
                 except BufferError:
                     producer.poll(0.1)
             producer.poll(0)
-        assert producer.flush(STARTING_SECONDS) == 0
+        assert producer.flush(SECONDS) == 0
         assert not failed, failed[:3]
 
     def _client(self) -> dict[str, Any]:
@@ -117,20 +123,22 @@ class Valkey(Broker):
         return next(folder.glob("*/valkey-server"), None) if folder else None
 
     def command(self) -> list[str]:
-        command = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
-        command += ["--appendonly", "yes", "--save", ""]
+        lines = [f"port {self.port}", "bind 127.0.0.1", f"dir {self.folder}", "appendonly yes", 'save ""']
         if self.password:
-            command += ["--requirepass", "of-nobody", "--user", f"{USER} on >{PASSWORD} ~* +@all"]
-        return command
+            lines += ["requirepass of-nobody", f"user {USER} on >{PASSWORD} ~* +@all"]
+        (self.folder / "valkey.conf").write_text("\n".join(lines))
+        return ["valkey.conf"]
 
     def url(self, name: str, login: str = "") -> str:
         return f"redis://{login}127.0.0.1:{self.port}/{name}"
 
     def client(self) -> Any:
         import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
 
         login = {"username": USER, "password": PASSWORD} if self.password else {}
-        return redis.Redis(port=self.port, **login)
+        return redis.Redis(port=self.port, retry=Retry(NoBackoff(), 0), **login)
 
     def answers(self) -> bool:
         import redis
@@ -159,8 +167,15 @@ class Nats(Broker):
         return beside if beside.exists() else None
 
     def command(self) -> list[str]:
-        command = ["-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", str(self.folder)]
-        return command + (["--user", USER, "--pass", PASSWORD] if self.password else [])
+        lines = [
+            f'listen: "127.0.0.1:{self.port}"',
+            "max_payload: 16MB",
+            f'jetstream {{store_dir: "{self.folder}"}}',
+        ]
+        if self.password:
+            lines.append(f'authorization {{user: "{USER}", password: "{PASSWORD}"}}')
+        (self.folder / "nats.conf").write_text("\n".join(lines))
+        return ["-c", "nats.conf"]
 
     def url(self, name: str, login: str = "") -> str:
         return f"nats://{login}127.0.0.1:{self.port}/{name}"
@@ -171,7 +186,7 @@ class Nats(Broker):
 
         async def connected() -> Any:
             login = {"user": USER, "password": PASSWORD} if self.password else {}
-            client = await nats.connect(f"nats://127.0.0.1:{self.port}", **login)
+            client = await nats.connect(f"nats://127.0.0.1:{self.port}", allow_reconnect=False, **login)
             try:
                 return await work(client.jetstream(timeout=30))
             finally:
@@ -192,3 +207,21 @@ class Nats(Broker):
                 await asyncio.gather(*sent)
 
         self.call(publish)
+
+
+def read_all(stream: Stream, count: int, sizes: Sequence[int] = (1000,)) -> list[Messages]:
+    """Batches until so many messages came, by turns of these sizes; none is too large."""
+    batches: list[Messages] = []
+    deadline, came = time.monotonic() + SECONDS, 0
+    while came < count:
+        assert time.monotonic() < deadline, f"{came} of {count} came"
+        size = sizes[len(batches) % len(sizes)]
+        batch = stream.read(size, 1.0)
+        assert batch is not None and len(batch.texts) == len(batch.places) <= size
+        batches += [batch] if batch.texts else []
+        came += len(batch.texts)
+    return batches
+
+
+def texts_of(batches: Sequence[Messages]) -> list[bytes]:
+    return [text for batch in batches for text in batch.texts]

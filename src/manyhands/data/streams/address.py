@@ -10,8 +10,8 @@ from manyhands.settings import nearest
 
 SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 CREDENTIALS = re.compile(r"(?<=://).*@", re.DOTALL)  # up to the last @: a password may hold one, and a slash
-USER, PASSWORD = "MANYHANDS_STREAM_USER", "MANYHANDS_STREAM_PASSWORD"  # noqa: S105, names of variables
-TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+USER, PASSWORD = "MANYHANDS_STREAM_USER", "MANYHANDS_STREAM_PASSWORD"
+ALLOWED = {"from": ("earliest", "latest"), "tls": ("false", "true")}  # the first is the default
 
 
 def scheme_of(url: str) -> str:
@@ -35,26 +35,26 @@ class Address:
     """The parts of a URL. ``shown`` is the URL as errors and records may have it."""
 
     shown: str
-    hosts: tuple[tuple[str, int], ...]
+    hosts: tuple[tuple[str, int], ...]  # an IPv6 address is in brackets
     name: str
     options: dict[str, str]
-    user: str | None = field(default=None, repr=False)
-    password: str | None = field(default=None, repr=False)
+    user: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
 
     @property
     def latest(self) -> bool:
         """Whether reading begins with what comes from now on."""
-        return self.choice("from", ("earliest", "latest")) == "latest"
+        return self.choice("from", ALLOWED["from"]) == "latest"
 
     @property
     def tls(self) -> bool:
-        return TRUTHS[self.choice("tls", ("false", *TRUTHS))]
+        return self.choice("tls", ALLOWED["tls"]) == "true"
 
     def choice(self, option: str, allowed: tuple[str, ...]) -> str:
         """One of the values allowed; the first is the default."""
         value = self.options.get(option, allowed[0])
         if value not in allowed:
-            raise self.wrong(f"{option}={value} should be one of {', '.join(dict.fromkeys(allowed))}")
+            raise self.wrong(f"{option}={value} should be one of {', '.join(allowed)}")
         return value
 
     def wrong(self, what: str) -> UsageError:
@@ -85,23 +85,20 @@ def parse(url: str, port: int, named: str, options: tuple[str, ...]) -> Address:
         if option not in options:
             raise UsageError(f"{shown}: there is no option '{option}'; {nearest(option, list(options))}")
     hosts = tuple(_host(server, port, f"{shown}: {pattern}") for server in servers.split(","))
-    user, _, password = credentials.partition(":")
-    return Address(
-        shown,
-        hosts,
-        name,
-        given,
-        unquote(user) or os.environ.get(USER),
-        unquote(password) or os.environ.get(PASSWORD),
-    )
+    user, _, password = map(unquote, credentials.partition(":"))
+    user, password = user or os.environ.get(USER, ""), password or os.environ.get(PASSWORD, "")
+    found = Address(shown, hosts, name, given, user, password)
+    for option in ("from", "tls"):  # a mistake in them is told before anything is connected
+        found.choice(option, ALLOWED[option])
+    return found
 
 
 def _host(server: str, port: int, otherwise: str) -> tuple[str, int]:
     """
     >>> _host("[::1]:7", 1, ""), _host("localhost", 1, "")
-    (('::1', 7), ('localhost', 1))
+    (('[::1]', 7), ('localhost', 1))
     """
     found = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d{1,5}))?", server)
     if not found or not 0 < int(found[2] or port) < 1 << 16:
         raise UsageError(otherwise)
-    return found[1].strip("[]"), int(found[2] or port)
+    return found[1], int(found[2] or port)

@@ -41,8 +41,8 @@ class FollowedFile:
             if stat.st_ino == position["inode"]:
                 return LineFile(path, self._longest, position["offset"], position["line"])
         raise InputError(
-            f"{self._path} is another file than the one that was read up to line {position['line']}, and that one "
-            f"is not beside it under a name like {self._path.name}.1; put it back there, or start a new run"
+            f"{self._path} is another file than the one that was read up to line {position['line']}, and "
+            f"that one is not beside it under a name like {self._path.name}.1; put it back or start a new run"
         )
 
     def read(self, most: int, seconds: float) -> Messages | None:
@@ -61,7 +61,7 @@ class FollowedFile:
     def _next_file(self) -> bool:
         """Whether there is more, since the file was rotated: its last line, or the next file.
 
-        Whoever writes has left a file when there is something in the next one: not before that is the file's end
+        Whoever writes has left a file once there is something in the next one. Only then is the file's end
         its end, and an unfinished line its last.
         """
         following = self._following()
@@ -87,13 +87,15 @@ class FollowedFile:
         later = [
             (path == self._path, self._age(path, stat), path)
             for path, stat in family
-            if stat.st_ino != mine.st_ino and stat.st_size
+            if stat.st_ino != mine.st_ino
+            and stat.st_size
+            and (path == self._path or self._age(path, stat) > self._age(name, mine))
         ]
-        return min((other for other in later if other[0] or other[1] > self._age(name, mine)), default=(None,))[-1]
+        return min(later)[-1] if later else None
 
     def _age(self, path: Path, stat: stat_result) -> tuple[int, float]:
-        """What rotated files are ordered by: their last change; of two that were changed in the same tick of the
-        clock, the one with the higher number is the older.
+        """What rotated files are ordered by: their last change. Of two that were changed in the same tick of
+        the clock, the one with the higher number is the older.
         """
         suffix = path.name.removeprefix(self._path.name)[1:]
         return stat.st_mtime_ns, -float(suffix) if suffix.isdigit() else 0.0
@@ -112,8 +114,8 @@ class FollowedFile:
     def _refuse_if_rewritten(self, file: LineFile, head_bytes: int, head: str) -> None:
         if file.shrunk() or file.head(head_bytes) != head:
             raise InputError(
-                f"{self._path} was truncated or written anew after it was read up to line {file.line}; rotate it by "
-                "renaming, or start a new run"
+                f"{self._path} was truncated or written anew after it was read up to line {file.line}; "
+                "rotate it by renaming, or start a new run"
             )
 
     def _position(self) -> Position:

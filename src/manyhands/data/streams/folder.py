@@ -22,7 +22,8 @@ class FillingFolder:
     def __init__(self, url: str, position: Position | None, settings: StreamSettings) -> None:
         self._folder = Path(SCHEME.sub("", url))
         self._longest = settings.max_message_bytes
-        self._position = position or {"kind": "folder", "file": "", "offset": 0, "line": 0, "size": 0, "before": 0}
+        begin = {"kind": "folder", "file": "", "offset": 0, "line": 0, "size": 0, "before": 0}
+        self._position: Position = {**(position or begin)}
         self._file: LineFile | None = None
         self._coming: deque[str] = deque()
         self._list()
@@ -75,8 +76,8 @@ class FillingFolder:
         if len(before) > self._position["before"]:
             late = max(before, key=lambda name: (self._folder / name).stat().st_ctime_ns)
             raise InputError(
-                f"{self._folder / late} came late: its name stands in front of {self._position['file']}, which was read "
-                "already; give new files names that sort behind those of old ones"
+                f"{self._folder / late} came late: its name stands in front of {self._position['file']}, "
+                "which was read already; give new files names that sort behind those of old ones"
             )
         self._position["before"] = len(before)  # what was read may be removed
         self._coming = deque(behind)
@@ -84,8 +85,8 @@ class FillingFolder:
     def _refuse_if_changed(self, file: LineFile) -> None:
         if file.stat().st_size != self._position["size"]:
             raise InputError(
-                f"{file.path} changed while it was read; write files under another name, such as .{file.path.name}, and "
-                "rename them when they are finished"
+                f"{file.path} changed while it was read; write files under another name, such as "
+                f".{file.path.name}, and rename them when they are finished"
             )
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
 """A topic of Kafka, or of what speaks its protocol, read from given offsets on.
 
-Offsets are assigned and never committed, and the end of a partition is not asked for: brokers are not agreed on it.
+Offsets are assigned and never committed, and nothing hangs on where a broker says that a partition ends: not
+all of them know.
 """
 
 import logging
@@ -24,6 +25,8 @@ from manyhands.errors import InputError, missing_extra
 
 PORT = 9092
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+ASK_SECONDS = 0.5
+LOOK_SECONDS = 0.1  # for messages of any partition, before it is looked again whose turn it is
 MOST_AT_ONCE = 100_000
 LEAST_HELD_BYTES = 1 << 20  # of a partition, before it is paused
 
@@ -51,7 +54,7 @@ class KafkaStream:
                 raise address.wrong(f"the topic has the partitions {', '.join(map(str, there))}")
             partitions = asked or there
             if position is None:
-                ends = {str(partition): self._end(partition) for partition in partitions} if address.latest else {}
+                ends = {str(k): self._end(k) for k in partitions} if address.latest else {}
                 position = {"turn": partitions[0], "left": TURN_MESSAGES, "offsets": ends}
             self._offsets: dict[str, int] = {**position["offsets"]}
             self._turns = Turns(partitions, position["turn"], position["left"])
@@ -70,17 +73,28 @@ class KafkaStream:
         return self._kafka.TopicPartition(self._topic, partition, offset)
 
     def _partitions(self) -> list[int]:
-        try:
-            topic = self._consumer.list_topics(self._topic, timeout=CONNECT_SECONDS).topics[self._topic]
-        except self._kafka.KafkaException:
-            self._consumer.poll(0)  # which hands over what went wrong
-            raise refused(self._address) if self._refusal else unreachable(self._address) from None
+        topic = self._metadata().topics[self._topic]
         if topic.error is not None or not topic.partitions:
             self._complain(topic.error)
             raise InputError(
                 f"{self._address.shown}: there is no topic {self._topic}; check the name, or create it first"
             )
         return sorted(topic.partitions)
+
+    def _metadata(self) -> Any:
+        """What the brokers say of the topic. The client waits its whole time for brokers that are not there,
+        unless it is asked again and again whether it found them.
+        """
+        deadline = time.monotonic() + CONNECT_SECONDS
+        while True:
+            try:
+                return self._consumer.list_topics(self._topic, timeout=ASK_SECONDS)
+            except self._kafka.KafkaException:
+                self._consumer.poll(0)  # which calls back with what went wrong
+                if self._refusal:
+                    raise refused(self._address) from None
+                if self._down is not None or time.monotonic() > deadline:
+                    raise unreachable(self._address) from None
 
     def _end(self, partition: int) -> int:
         """What the broker says the next offset is: once, for who wants to begin there."""
@@ -120,7 +134,8 @@ class KafkaStream:
         """What the turns allow; if that is nothing, what comes in that time is held for them."""
         taken = self._turns.take(most, time.monotonic())
         if not taken:
-            for partition, group in groupby(self._poll(TURN_MESSAGES, min(seconds, 0.1)), lambda m: m.partition()):
+            found = self._poll(TURN_MESSAGES, min(seconds, LOOK_SECONDS))
+            for partition, group in groupby(found, lambda message: message.partition()):
                 came = list(group)
                 self._turns.put(partition, came)
                 self._held[partition] += sum(map(len, came))
@@ -158,10 +173,10 @@ class KafkaStream:
         code = error and error.code()
         if code in (kinds._AUTO_OFFSET_RESET, kinds.OFFSET_OUT_OF_RANGE):
             raise messages_gone(self._address, f"offsets {self._offsets}")
-        if code in (kinds.TOPIC_AUTHORIZATION_FAILED, kinds.GROUP_AUTHORIZATION_FAILED, kinds._AUTHENTICATION):
+        if code in (kinds.TOPIC_AUTHORIZATION_FAILED, kinds._AUTHENTICATION):
             raise refused(self._address)
         if code in (kinds._UNKNOWN_TOPIC, kinds._UNKNOWN_PARTITION):
-            raise InputError(f"{self._address.shown}: there is no topic {self._topic} any more; check the broker")
+            raise InputError(f"{self._address.shown}: the topic {self._topic} is gone; check the broker")
 
     def _refuse_outage(self, answered: bool) -> None:
         if answered:
@@ -189,7 +204,7 @@ class KafkaStream:
 def _configuration(address: Address) -> dict[str, Any]:
     secured = ("SASL_" if address.user else "") + ("SSL" if address.tls else "PLAINTEXT")
     chosen: dict[str, Any] = {
-        "bootstrap.servers": ",".join(f"[{h}]:{p}" if ":" in h else f"{h}:{p}" for h, p in address.hosts),
+        "bootstrap.servers": ",".join(f"{host}:{port}" for host, port in address.hosts),
         "security.protocol": secured,
         "group.id": "manyhands",  # the client wants one; no group is joined
         "enable.auto.commit": False,
@@ -201,8 +216,11 @@ def _configuration(address: Address) -> dict[str, Any]:
         "reconnect.backoff.max.ms": 1000,
     }
     if address.user:
-        mechanism = address.choice("mechanism", MECHANISMS)
-        chosen |= {"sasl.mechanism": mechanism, "sasl.username": address.user, "sasl.password": address.password or ""}
+        chosen |= {
+            "sasl.mechanism": address.choice("mechanism", MECHANISMS),
+            "sasl.username": address.user,
+            "sasl.password": address.password,
+        }
     if address.tls and "SSL_CERT_FILE" in os.environ:
         chosen["ssl.ca.location"] = os.environ["SSL_CERT_FILE"]
     return chosen

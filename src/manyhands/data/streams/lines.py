@@ -23,8 +23,8 @@ class Taken(NamedTuple):
 
 
 class Lines:
-    """Cuts bytes into lines. It holds the lines of what it was fed last and the start of one more: a line that is
-    too long is counted and not kept.
+    """Cuts bytes into lines. It holds the lines of what it was fed last and the start of one more; a line
+    that is too long is counted and not kept.
     """
 
     def __init__(self, longest: int) -> None:

@@ -7,7 +7,13 @@ from contextlib import suppress
 from typing import Any
 
 from manyhands.data.streams.address import Address, parse
-from manyhands.data.streams.server import ANSWER_SECONDS, CONNECT_SECONDS, ServerStream, messages_gone, refused
+from manyhands.data.streams.server import (
+    ANSWER_SECONDS,
+    CONNECT_SECONDS,
+    ServerStream,
+    messages_gone,
+    refused,
+)
 from manyhands.data.streams.stream import READ_AHEAD_BYTES, Messages, Position, StreamSettings, reject_long
 from manyhands.errors import InputError, missing_extra
 
@@ -15,6 +21,7 @@ PORT = 4222
 MOST_BATCH = 10_000
 FORGET_SECONDS = 300.0  # after which the server forgets a consumer that nobody asks
 HEARTBEAT = "100"
+FORGOTTEN = ("503", "Consumer Deleted")  # said of a consumer that the server does not know any more
 
 
 class NatsStream(ServerStream):
@@ -28,10 +35,11 @@ class NatsStream(ServerStream):
         self._begins_at_end = position is None and address.latest
         self._loop = asyncio.new_event_loop()
         self._client: Any = None
+        self._done, self._said = asyncio.Event(), ""
         try:
             super().__init__(address, position or {"kind": "nats", "stream": address.name, "sequence": 0})
         except BaseException:
-            self._loop.close()
+            self.close()
             raise
 
     def _connect(self) -> None:
@@ -43,21 +51,25 @@ class NatsStream(ServerStream):
     async def _join(self) -> None:
         """Connect, and have a consumer that begins behind the position."""
         nats, address = self._nats, self._address
+        self._client = nats.NATS()
         try:
-            self._client = await nats.connect(
-                servers=[f"nats://[{host}]:{port}" if ":" in host else f"nats://{host}:{port}" for host, port in address.hosts],
+            await self._client.connect(
+                servers=[f"nats://{host}:{port}" for host, port in address.hosts],
                 error_cb=_say_nothing,
+                closed_cb=self._wake,
                 allow_reconnect=False,
+                max_reconnect_attempts=1,  # or the first connection is tried for ever
+                reconnect_time_wait=0,
                 connect_timeout=CONNECT_SECONDS,
                 tls=ssl.create_default_context() if address.tls else None,
                 **_credentials(address),
             )
-            self._jetstream = self._client.jetstream(timeout=CONNECT_SECONDS)
-            stream, subject = await self._find()
-        except (nats.errors.AuthorizationError, nats.errors.NoServersError) as error:
-            if isinstance(error, nats.errors.NoServersError):
-                raise
-            raise refused(address) from None
+        except nats.errors.Error as error:
+            if "Authorization" in str(error):
+                raise refused(address) from None
+            raise
+        self._jetstream = self._client.jetstream(timeout=CONNECT_SECONDS)
+        stream, subject = await self._find()
         self._name = stream.config.name
         if self._begins_at_end:
             self._position = {**self._position, "sequence": stream.state.last_seq}
@@ -101,8 +113,8 @@ class NatsStream(ServerStream):
     def _refuse_queues(self, stream: Any) -> Any:
         if stream.config.retention not in (None, self._nats.js.api.RetentionPolicy.LIMITS):
             raise InputError(
-                f"{self._address.shown} drops messages once they are taken, so they cannot be read again after a "
-                "restart; give the stream the retention policy limits"
+                f"{self._address.shown} drops messages once they are taken, so they cannot be read again "
+                "after a restart; give the stream the retention policy limits"
             )
         return stream
 
@@ -122,8 +134,12 @@ class NatsStream(ServerStream):
             if len(self._received) == self._wanted:
                 self._done.set()
         elif status != HEARTBEAT and message.subject == self._request:
-            self._said = message.headers.get("Description") or ""
+            self._said = f"{status} {message.headers.get('Description') or ''}"
             self._done.set()
+
+    async def _wake(self) -> None:
+        """Whoever waits for an answer on a connection that is gone."""
+        self._done.set()
 
     def _fetch(self, most: int, seconds: float) -> Messages:
         received = self._run(self._pull(min(most, MOST_BATCH), seconds))
@@ -160,7 +176,7 @@ class NatsStream(ServerStream):
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._name}.{self._consumer}"
         await self._client.publish(subject, json.dumps(request).encode(), reply=self._request)
         await asyncio.wait_for(self._done.wait(), seconds + ANSWER_SECONDS)
-        if "Responders" in self._said or "Deleted" in self._said:  # the server has forgotten the consumer
+        if self._client.is_closed or any(word in self._said for word in FORGOTTEN):
             raise self._nats.errors.Error
 
     def _disconnect(self) -> None:
@@ -170,10 +186,14 @@ class NatsStream(ServerStream):
         self._client = None
 
     def close(self) -> None:
-        if self._client is not None:
+        if self._client is not None and self._client.is_connected:
             with suppress(Exception):
                 self._run(self._jetstream.delete_consumer(self._name, self._consumer))
         super().close()
+        left = asyncio.all_tasks(self._loop)
+        for task in left:
+            task.cancel()
+        self._run(asyncio.wait(left)) if left else None
         self._loop.close()
 
 
@@ -182,9 +202,11 @@ async def _say_nothing(error: Exception) -> None:
 
 
 def _credentials(address: Address) -> dict[str, str]:
-    if address.user and address.password is None:
-        return {"token": address.user}
-    return {"user": address.user or "", "password": address.password or ""} if address.user else {}
+    """User and password; one of them alone is a token."""
+    if address.user and address.password:
+        return {"user": address.user, "password": address.password}
+    token = address.user or address.password
+    return {"token": token} if token else {}
 
 
 def _import_nats() -> Any:

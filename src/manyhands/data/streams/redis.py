@@ -5,7 +5,13 @@ import time
 from typing import Any
 
 from manyhands.data.streams.address import Address, parse
-from manyhands.data.streams.server import ANSWER_SECONDS, CONNECT_SECONDS, ServerStream, messages_gone, refused
+from manyhands.data.streams.server import (
+    ANSWER_SECONDS,
+    CONNECT_SECONDS,
+    ServerStream,
+    messages_gone,
+    refused,
+)
 from manyhands.data.streams.stream import READ_AHEAD_BYTES, Messages, Position, StreamSettings, reject_long
 from manyhands.errors import InputError, missing_extra
 
@@ -19,8 +25,10 @@ Entry = list[Any]  # its id and its fields: name, value, name, value…
 
 class RedisStream(ServerStream):
     def __init__(self, url: str, position: Position | None, settings: StreamSettings) -> None:
-        self._redis = redis = _import_redis()
-        self.broken = (redis.ConnectionError, redis.TimeoutError, OSError)
+        redis = _import_redis()
+        errors = redis.exceptions
+        self.broken = (errors.ConnectionError, errors.TimeoutError, OSError)
+        self._refusals = (errors.AuthenticationError, errors.AuthorizationError, errors.NoPermissionError)
         address = parse(url, PORT, "stream", ("from", "db", "tls"))
         if not address.options.get("db", "0").isdigit() or len(address.hosts) > 1:
             raise address.wrong("db is a number, and there is one server")
@@ -33,24 +41,22 @@ class RedisStream(ServerStream):
         super().__init__(address, position or self._at(BEGINNING))
 
     def _connect(self) -> None:
-        try:
-            self._connection.connect()
-        except (self._redis.AuthenticationError, self._redis.AuthorizationError):
-            raise refused(self._address) from None
         kind = self._ask("TYPE", self._key)
         if kind != b"stream":
             what = "there is none of that name" if kind == b"none" else f"{self._key} is a {kind.decode()}"
-            raise InputError(f"{self._address.shown} is no stream: {what}; check the name, or add a message to it first")
+            raise InputError(
+                f"{self._address.shown} is no stream: {what}; check the name, or add a message to it first"
+            )
         if self._begins_at_end:
             last = self._ask("XREVRANGE", self._key, "+", "-", "COUNT", 1)
             self._position, self._begins_at_end = self._at(last[0][0] if last else BEGINNING), False
 
     def _ask(self, *words: str | bytes | int) -> Any:
         """The answer as the server gives it: the client's own answers are made entry by entry."""
-        self._connection.send_command(*words)
         try:
+            self._connection.send_command(*words)
             return self._connection.read_response()
-        except self._redis.NoPermissionError:
+        except self._refusals:
             raise refused(self._address) from None
 
     def _at(self, identifier: bytes) -> Position:
@@ -81,7 +87,9 @@ class RedisStream(ServerStream):
         return Messages(texts, places, self._position, rejected)
 
     def _behind_position(self, most: int) -> list[Entry]:
-        """What comes next. The entry read last is asked for again: while it is there, none behind it was trimmed."""
+        """What comes next. The entry read last is asked for again: while it is there, none behind it was
+        trimmed.
+        """
         last = self._position["id"].encode()
         anchored = last != BEGINNING
         count = min(most, self._count) + anchored
@@ -111,11 +119,11 @@ def _connection(redis: Any, address: Address) -> Any:
     host, port = address.hosts[0]
     kind = redis.SSLConnection if address.tls else redis.Connection
     return kind(
-        host=host,
+        host=host.strip("[]"),
         port=port,
         db=int(address.options.get("db", 0)),
-        username=address.user,
-        password=address.password,
+        username=address.user or None,
+        password=address.password or None,
         protocol=2,
         socket_connect_timeout=CONNECT_SECONDS,
         socket_timeout=ANSWER_SECONDS,

@@ -19,19 +19,21 @@ def unreachable(address: Address) -> InputError:
 
 
 def refused(address: Address) -> InputError:
-    return InputError(f"{address.shown} refused the user or the password; check them in the URL or the environment")
+    return InputError(
+        f"{address.shown} refused the user or the password; check them in the URL or the environment"
+    )
 
 
 def outage(address: Address) -> ResumableError:
     return ResumableError(
-        f"{address.shown} has not answered for {OUTAGE_SECONDS:.0f} seconds; go on from the last snapshot when it does"
+        f"{address.shown} has not answered for {OUTAGE_SECONDS:.0f} seconds; start again when it does"
     )
 
 
 def messages_gone(address: Address, last: str) -> InputError:
     return InputError(
-        f"{address.shown} no longer holds what was read last ({last}), so messages behind it may be gone as well; keep "
-        "messages for longer, and start a new run"
+        f"{address.shown} no longer holds what was read last ({last}), so messages behind it may be gone as "
+        "well; let it keep messages for longer, and start a new run"
     )
 
 

@@ -1,4 +1,4 @@
-"""Standard input, a message a line. It cannot be read again: after a restart it goes on with whatever comes."""
+"""Standard input, a message a line. It cannot be read again: a restart goes on with whatever comes."""
 
 import os
 import select

@@ -1,8 +1,8 @@
 """What a stream is, and how the right one is found for a URL.
 
 A stream hands over messages in their order, with the position behind them. A position is plain data. Whoever
-learns keeps it together with what was learnt, and nothing else is the truth: no offset is committed anywhere, so
-that reading again from a kept position gives exactly the messages behind it.
+learns keeps it together with what was learnt, and nothing else is the truth: no offset is committed anywhere,
+and reading again from a kept position gives exactly the messages behind it.
 """
 
 from dataclasses import dataclass, field
@@ -32,6 +32,9 @@ class StreamSettings(Settings):
     ] = 1 << 20
 
 
+DEFAULTS = StreamSettings()
+
+
 @dataclass(frozen=True)
 class Messages:
     """Some messages, in their order, and where the stream stands behind the last of them."""
@@ -39,10 +42,7 @@ class Messages:
     texts: list[bytes]  # the raw payload of each: a line, a value of Kafka, a field of Redis
     places: list[str]  # where each stands, for people: "reviews[0] offset 17"
     position: Position  # behind the last of them: reading from here goes on after it
-    rejected: dict[int, str] = field(default_factory=dict)  # which cannot be used, and why; their text is empty
-
-    def __len__(self) -> int:
-        return len(self.texts)
+    rejected: dict[int, str] = field(default_factory=dict)  # whose text is left out, and why
 
 
 class Stream(Protocol):
@@ -58,16 +58,14 @@ class Stream(Protocol):
     def close(self) -> None: ...
 
 
-def open_stream(
-    url: str, position: Position | None, settings: StreamSettings = StreamSettings()
-) -> Stream:
+def open_stream(url: str, position: Position | None, settings: StreamSettings = DEFAULTS) -> Stream:
     """The stream of a URL, a file, a folder or ``-``, to be read from ``position`` on."""
     kind = kind_of(url)
     stream: type[Any] = load(STREAMS, "stream", kind)
     if position is not None and position["kind"] != kind:
         raise UsageError(
-            f"the kept position is one in a {position['kind']} stream, and {describe(url)} is of the kind {kind}; "
-            "name the stream that was read before"
+            f"the kept position is one in a {position['kind']} stream, and {describe(url)} is of the kind "
+            f"{kind}; name the stream that was read before"
         )
     opened: Stream = stream(url, position, settings)
     return opened

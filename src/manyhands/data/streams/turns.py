@@ -1,4 +1,4 @@
-"""Messages of several partitions in one order, which follows from what they hold and not from who answers first."""
+"""Messages of several partitions in one order: it follows from what they hold, not from who answers first."""
 
 from collections import deque
 from typing import Any
@@ -8,8 +8,9 @@ LONE_SECONDS = 2.0  # that one is waited for while others have messages
 
 
 class Turns:
-    """Partitions take turns of some hundred messages. One that has none is waited for a little; then it counts as
-    slow: it is passed over, and what comes of it is taken at its turn, until it has a whole turn at once again.
+    """Partitions take turns of some hundred messages. One that has none is waited for a little. Then it
+    counts as slow: it is passed over, and what comes of it is taken at its turn, until it has a whole turn at
+    once.
 
     >>> turns = Turns([0, 1])
     >>> turns.put(0, ["a"] * 600), turns.put(1, ["b"] * 600)
