@@ -408,12 +408,27 @@ def test_messages_that_were_trimmed_before_they_were_read(valkey: Valkey, restar
         stream.read(1, 1.0).texts == TEXTS[10:11]
     )  # the one read last is still there, so nothing is missing
     valkey.client().xtrim(name, maxlen=30, approximate=False)
-    with pytest.raises(InputError, match="no longer holds what was read last") as caught:
+    with pytest.raises(InputError, match="no longer holds all that followed the last message read") as caught:
         if restarted:
             open_stream(valkey.url(name), kept(batch.position)).read(1, 1.0)
         else:
             stream.read(1, 1.0)
     assert caught.value.exit_code == 3
+
+
+def test_messages_that_were_trimmed_after_they_were_read(valkey: Valkey) -> None:
+    valkey.send("idle", TEXTS[:10])
+    valkey.client().xtrim("idle", maxlen=8, approximate=False)
+    stream = open_stream(valkey.url("idle"), None)
+    batches = read_all(stream, 8)
+    valkey.client().xtrim("idle", maxlen=0, approximate=False)
+    assert stream.read(5, 0.1).texts == []
+    stream.close()
+    valkey.send("idle", TEXTS[10:20])
+    stream = open_stream(valkey.url("idle"), kept(batches[-1].position))
+    batches += read_all(stream, 10, [3])
+    assert texts_of(batches) == TEXTS[2:20]
+    stream.close()
 
 
 def test_a_key_that_is_no_stream_and_a_number_of_a_database(valkey: Valkey) -> None:
@@ -452,6 +467,28 @@ def test_one_subject_of_a_stream(nats: Nats) -> None:
         open_stream(nats.url("of.nothing.odd"), None)
 
 
+def test_other_subjects_and_old_messages_that_are_dropped_are_not_missed(nats: Nats) -> None:
+    nats.create("busy", max_msgs=20)
+    nats.send("busy", [b"ours"], "ours")
+    stream = open_stream(nats.url("of.busy.ours"), None)
+    read_all(stream, 1)
+    for _ in range(3):
+        nats.send("busy", TEXTS[:15], "theirs")
+        idle = stream.read(10, 0.1)
+        assert idle is not None and idle.texts == []
+    nats.send("busy", [b"ours again"], "ours")
+    assert texts_of(read_all(stream, 1)) == [b"ours again"]
+    stream.close()
+    whole = open_stream(nats.url("busy"), None)
+    last = read_all(whole, 20)[-1]
+    whole.close()
+    nats.call(lambda jetstream: jetstream.purge_stream("busy"))  # as age would
+    whole = open_stream(nats.url("busy"), kept(last.position))
+    nats.send("busy", [b"new"], "ours")
+    assert texts_of(read_all(whole, 1)) == [b"new"]
+    whole.close()
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_messages_that_were_dropped_before_they_were_read(nats: Nats, restarted: bool) -> None:
     name = f"dropped-{restarted}"
@@ -460,7 +497,7 @@ def test_messages_that_were_dropped_before_they_were_read(nats: Nats, restarted:
     stream = open_stream(nats.url(name), None)
     batch = stream.read(10, 1.0)
     nats.send(name, TEXTS[50:80])
-    with pytest.raises(InputError, match="no longer holds what was read last"):
+    with pytest.raises(InputError, match="no longer holds all that followed the last message read"):
         if restarted:
             open_stream(nats.url(name), kept(batch.position))
         else:

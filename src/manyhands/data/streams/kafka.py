@@ -134,7 +134,7 @@ class KafkaStream:
         """What the turns allow; if that is nothing, what comes in that time is held for them."""
         taken = self._turns.take(most, time.monotonic())
         if not taken:
-            found = self._poll(TURN_MESSAGES, min(seconds, LOOK_SECONDS))
+            found = self._poll(10 * TURN_MESSAGES, min(seconds, LOOK_SECONDS))
             for partition, group in groupby(found, lambda message: message.partition()):
                 came = list(group)
                 self._turns.put(partition, came)
@@ -179,6 +179,8 @@ class KafkaStream:
             raise InputError(f"{self._address.shown}: the topic {self._topic} is gone; check the broker")
 
     def _refuse_outage(self, answered: bool) -> None:
+        if self._refusal:
+            raise refused(self._address)
         if answered:
             self._down = None
         elif self._down is not None and time.monotonic() - self._down > OUTAGE_SECONDS:

@@ -35,6 +35,7 @@ class NatsStream(ServerStream):
         self._begins_at_end = position is None and address.latest
         self._loop = asyncio.new_event_loop()
         self._client: Any = None
+        self._consumer = ""
         self._done, self._said = asyncio.Event(), ""
         try:
             super().__init__(address, position or {"kind": "nats", "stream": address.name, "sequence": 0})
@@ -43,7 +44,15 @@ class NatsStream(ServerStream):
             raise
 
     def _connect(self) -> None:
-        self._run(self._join())
+        missing = self._nats.js.errors.ServiceUnavailableError, self._nats.errors.NoRespondersError
+        try:
+            self._run(self._join())
+        except missing:
+            if self._consumer:  # it was there before: the server is still starting
+                raise
+            raise InputError(
+                f"{self._address.shown} does not offer JetStream; start nats-server with it, by -js"
+            ) from None
 
     def _run(self, work: Any) -> Any:
         return self._loop.run_until_complete(work)
@@ -69,12 +78,12 @@ class NatsStream(ServerStream):
                 raise refused(address) from None
             raise
         self._jetstream = self._client.jetstream(timeout=CONNECT_SECONDS)
-        stream, subject = await self._find()
+        stream, self._subject = await self._find()
         self._name = stream.config.name
         if self._begins_at_end:
-            self._position = {**self._position, "sequence": stream.state.last_seq}
+            self._go_on(stream.state.last_seq)
             self._begins_at_end = False
-        await self._refuse_if_gone()
+        self._refuse_if_gone(stream)
         api = nats.js.api
         consumer = await self._jetstream.add_consumer(
             self._name,
@@ -82,7 +91,7 @@ class NatsStream(ServerStream):
                 deliver_policy=api.DeliverPolicy.BY_START_SEQUENCE,
                 opt_start_seq=self._position["sequence"] + 1,
                 ack_policy=api.AckPolicy.NONE,
-                filter_subject=subject,
+                filter_subject=self._subject,
                 inactive_threshold=FORGET_SECONDS,
                 mem_storage=True,
                 num_replicas=1,
@@ -105,10 +114,6 @@ class NatsStream(ServerStream):
             raise InputError(
                 f"{self._address.shown} has neither a stream nor a subject of that name; check the name"
             ) from None
-        except (self._nats.js.errors.ServiceUnavailableError, self._nats.errors.NoRespondersError):
-            raise InputError(
-                f"{self._address.shown} does not offer JetStream; start nats-server with it, by -js"
-            ) from None
 
     def _refuse_queues(self, stream: Any) -> Any:
         if stream.config.retention not in (None, self._nats.js.api.RetentionPolicy.LIMITS):
@@ -118,14 +123,14 @@ class NatsStream(ServerStream):
             )
         return stream
 
-    async def _refuse_if_gone(self) -> None:
-        """While the message read last is there, none behind it was dropped: the oldest go first."""
+    def _refuse_if_gone(self, stream: Any) -> None:
+        """The oldest messages are dropped first: if those up to the one read last were, none is missed."""
         last = self._position["sequence"]
-        if last:
-            try:
-                await self._jetstream.get_msg(self._name, last)
-            except self._nats.js.errors.NotFoundError:
-                raise messages_gone(self._address, f"sequence {last}") from None
+        if last and stream.state.first_seq > last + 1:
+            raise messages_gone(self._address, f"sequence {last}")
+
+    def _go_on(self, sequence: int) -> None:
+        self._position = {**self._position, "sequence": sequence}
 
     async def _receive(self, message: Any) -> None:
         status = message.headers and not message.data and message.headers.get("Status")
@@ -152,16 +157,25 @@ class NatsStream(ServerStream):
             raise self._nats.errors.Error
         self._delivered = delivered
         sequences = [int(answer[at]) for answer in answers]
-        if sequences[-1] - self._position["sequence"] != len(sequences):
-            self._run(self._refuse_if_gone())
-        self._position = {**self._position, "sequence": sequences[-1]}
+        if sequences[-1] - self._position["sequence"] != len(
+            sequences
+        ):  # some are not there, or not of the subject
+            self._refuse_if_gone(self._run(self._jetstream.stream_info(self._name)))
+        self._go_on(sequences[-1])
         texts = [message.data for message in received]
         places = [f"{self._name} message {sequence}" for sequence in sequences]
         return Messages(texts, places, self._position, reject_long(texts, self._longest))
 
     async def _pull(self, most: int, seconds: float) -> list[Any]:
         """What is there; if nothing is, the first message that comes in that time."""
-        await self._ask({"batch": most, "no_wait": True, "max_bytes": READ_AHEAD_BYTES}, most, 0.0)
+        available = {"batch": most, "no_wait": True, "max_bytes": READ_AHEAD_BYTES}
+        await self._ask(available, most, 0.0)
+        if self._subject and not self._received:
+            # Others publish as well: that nothing of the subject came up to the end of now is worth keeping.
+            end = (await self._jetstream.stream_info(self._name)).state.last_seq
+            await self._ask(available, most, 0.0)
+            if not self._received and "MaxBytes" not in self._said:
+                self._go_on(end)
         if not self._received and "MaxBytes" in self._said:  # a single message that is longer
             await self._ask({"batch": 1, "no_wait": True}, 1, 0.0)
         elif not self._received and seconds > 0:

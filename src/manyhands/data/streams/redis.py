@@ -36,9 +36,9 @@ class RedisStream(ServerStream):
         self._key = address.name
         if position is not None and position["stream"] != self._key:
             raise address.wrong(f"the kept position is one in the stream {position['stream']}")
-        self._begins_at_end = position is None and address.latest
+        self._begins = position is None
         self._connection = _connection(redis, address)
-        super().__init__(address, position or self._at(BEGINNING))
+        super().__init__(address, position or {})
 
     def _connect(self) -> None:
         kind = self._ask("TYPE", self._key)
@@ -47,9 +47,11 @@ class RedisStream(ServerStream):
             raise InputError(
                 f"{self._address.shown} is no stream: {what}; check the name, or add a message to it first"
             )
-        if self._begins_at_end:
-            last = self._ask("XREVRANGE", self._key, "+", "-", "COUNT", 1)
-            self._position, self._begins_at_end = self._at(last[0][0] if last else BEGINNING), False
+        if self._begins:
+            last, added, removed = self._state()
+            latest = self._address.latest
+            self._position = self._at(last if latest else BEGINNING, added if latest else removed or 0)
+            self._begins = False
 
     def _ask(self, *words: str | bytes | int) -> Any:
         """The answer as the server gives it: the client's own answers are made entry by entry."""
@@ -59,8 +61,17 @@ class RedisStream(ServerStream):
         except self._refusals:
             raise refused(self._address) from None
 
-    def _at(self, identifier: bytes) -> Position:
-        return {"kind": "redis", "stream": self._key, "id": identifier.decode()}
+    def _state(self) -> tuple[bytes, int, int | None]:
+        """The last id given, how many entries were added, and how many removed (None: an old server)."""
+        words = self._ask("XINFO", "STREAM", self._key)
+        state = dict(zip(words[::2], words[1::2], strict=True))
+        added: int | None = state.get(b"entries-added")
+        removed = None if added is None else added - state[b"length"]
+        return state[b"last-generated-id"], added or 0, removed
+
+    def _at(self, identifier: bytes, entries: int) -> Position:
+        """Behind an entry, which is the so-many-th of all that were ever added."""
+        return {"kind": "redis", "stream": self._key, "id": identifier.decode(), "entries": entries}
 
     def _fetch(self, most: int, seconds: float) -> Messages:
         deadline = time.monotonic() + seconds
@@ -83,21 +94,24 @@ class RedisStream(ServerStream):
                     rejected[k] = "not valid UTF-8"
         rejected |= reject_long(texts, self._longest)
         places = [f"{self._key} id {identifier.decode()}" for identifier, _ in entries]
-        self._position = self._at(entries[-1][0])
+        self._position = self._at(entries[-1][0], self._position["entries"] + len(entries))
         return Messages(texts, places, self._position, rejected)
 
     def _behind_position(self, most: int) -> list[Entry]:
         """What comes next. The entry read last is asked for again: while it is there, none behind it was
-        trimmed.
+        trimmed, for the oldest go first. If it is not, the number of those that are gone tells.
         """
         last = self._position["id"].encode()
         anchored = last != BEGINNING
         count = min(most, self._count) + anchored
         entries: list[Entry] = self._ask("XRANGE", self._key, last if anchored else "-", "+", "COUNT", count)
-        if anchored:
-            if not entries or entries[0][0] != last:
-                raise messages_gone(self._address, f"id {last.decode()}")
+        if entries and entries[0][0] == last:
             del entries[0]
+        elif anchored:
+            removed = self._state()[2]
+            if removed is None or removed > self._position["entries"]:
+                raise messages_gone(self._address, f"id {last.decode()}")
+        del entries[most:]
         if entries:
             largest = max(sum(map(len, fields)) for _, fields in entries)
             self._count = max(1, min(2 * self._count, MOST_COUNT, READ_AHEAD_BYTES // max(1, largest)))

@@ -32,8 +32,8 @@ def outage(address: Address) -> ResumableError:
 
 def messages_gone(address: Address, last: str) -> InputError:
     return InputError(
-        f"{address.shown} no longer holds what was read last ({last}), so messages behind it may be gone as "
-        "well; let it keep messages for longer, and start a new run"
+        f"{address.shown} no longer holds all that followed the last message read ({last}); "
+        "let it keep messages for longer, and start a new run"
     )
 
 
