@@ -3,10 +3,13 @@
 import asyncio
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -66,8 +69,45 @@ class Broker:
         """Returns when the broker has acknowledged all of them."""
 
 
+@contextmanager
+def tls_proxy(broker: Broker, certificate: Path, key: Path) -> Iterator[int]:
+    """A port that speaks TLS, with the broker behind it: its own programs are built without."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await source.read(1 << 16):
+                sink.write(data)
+                await sink.drain()
+            sink.close()
+
+    async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        await asyncio.gather(copy(reader, inner_writer), copy(inner_reader, writer))
+
+    async def serve() -> None:
+        server = await asyncio.start_server(join, "127.0.0.1", port, ssl=context)
+        ready.set()
+        async with server:
+            await server.serve_forever()
+
+    port, ready, loop = free_port(), threading.Event(), asyncio.new_event_loop()
+    task = loop.create_task(serve())
+    thread = threading.Thread(target=lambda: loop.run_until_complete(asyncio.wait([task])))
+    thread.start()
+    ready.wait(SECONDS)
+    try:
+        yield port
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+
+
 class Tansu(Broker):
     keeps = False
+    advertised: int | None = None  # the port of a proxy, through which all must go
+    trusted: Path | None = None  # its certificate
     _producer: Any = None
 
     @staticmethod
@@ -76,8 +116,8 @@ class Tansu(Broker):
         return found and Path(found.origin).parent / "bin" / "tansu"
 
     def command(self) -> list[str]:
-        address = f"tcp://127.0.0.1:{self.port}"
-        return ["broker", "--listener-url", address, "--advertised-listener-url", address]
+        address, shown = (f"tcp://127.0.0.1:{port}" for port in (self.port, self.advertised or self.port))
+        return ["broker", "--listener-url", address, "--advertised-listener-url", shown]
 
     def url(self, name: str, login: str = "") -> str:
         return f"kafka://{login}127.0.0.1:{self.port}/{name}"
@@ -112,7 +152,9 @@ class Tansu(Broker):
         assert not failed, failed[:3]
 
     def _client(self) -> dict[str, Any]:
-        return {"bootstrap.servers": f"127.0.0.1:{self.port}", "log_level": 0}
+        client = {"bootstrap.servers": f"127.0.0.1:{self.advertised or self.port}", "log_level": 0}
+        tls = {"security.protocol": "ssl", "ssl.ca.location": str(self.trusted)}
+        return client | (tls if self.trusted else {})
 
 
 class Valkey(Broker):
@@ -161,6 +203,8 @@ class Valkey(Broker):
 
 
 class Nats(Broker):
+    tls: tuple[Path, Path] | None = None  # certificate and key
+
     @staticmethod
     def program() -> Path | None:
         beside = Path(sys.executable).parent / "nats-server"  # where pip puts programs
@@ -172,6 +216,8 @@ class Nats(Broker):
             "max_payload: 16MB",
             f'jetstream {{store_dir: "{self.folder}"}}',
         ]
+        if self.tls:
+            lines.append(f'tls {{cert_file: "{self.tls[0]}", key_file: "{self.tls[1]}"}}')
         if self.password:
             lines.append(f'authorization {{user: "{USER}", password: "{PASSWORD}"}}')
         (self.folder / "nats.conf").write_text("\n".join(lines))

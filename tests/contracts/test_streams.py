@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,7 +14,19 @@ from urllib.parse import quote
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.brokers import PASSWORD, SECONDS, TEXTS, USER, Broker, Nats, Tansu, Valkey, read_all, texts_of
+from tests.brokers import (
+    PASSWORD,
+    SECONDS,
+    TEXTS,
+    USER,
+    Broker,
+    Nats,
+    Tansu,
+    Valkey,
+    read_all,
+    texts_of,
+    tls_proxy,
+)
 from tests.clusters import free_port
 from tests.conftest import need
 
@@ -380,6 +393,47 @@ def test_credentials(
         assert capfd.readouterr() == ("", "")
     finally:
         broker.kill()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Of 127.0.0.1, signed by itself, and its key."""
+    need("openssl", shutil.which("openssl"))
+    folder = tmp_path_factory.mktemp("tls")
+    made = folder / "certificate.pem", folder / "key.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1"
+    command += f" -addext subjectAltName=IP:127.0.0.1 -out {made[0]} -keyout {made[1]}"
+    subprocess.run(command.split(), check=True, capture_output=True)
+    return made
+
+
+@every_server
+def test_tls(
+    kind: str, certificate: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(LIBRARIES[kind], reason=f"needs the extra {kind}")
+    need(f"a server for {kind}, from the extra test", BROKERS[kind].program())
+    broker = BROKERS[kind](tmp_path / "broker")
+    with tls_proxy(broker, *certificate) as port:
+        if isinstance(broker, Tansu):
+            broker.advertised, broker.trusted = port, certificate[0]
+        broker.start()
+        try:
+            broker.create("reviews")
+            broker.send("reviews", TEXTS[:3])
+            if isinstance(broker, Nats):  # it greets before the handshake
+                broker.kill()
+                broker.tls = certificate
+                broker.start()
+            shown = broker.port if isinstance(broker, Nats) else port
+            url = f"{kind}://127.0.0.1:{shown}/reviews?tls=true"
+            assert "cannot be reached" in str(error_of(url))  # by whom is it signed?
+            monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+            stream = open_stream(url, None)
+            assert texts_of(read_all(stream, 3)) == TEXTS[:3]
+            stream.close()
+        finally:
+            broker.kill()
 
 
 @pytest.mark.parametrize("kind", ["redis", "nats"])  # of Tansu's ends of partitions some are wrong

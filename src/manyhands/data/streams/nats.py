@@ -19,6 +19,7 @@ from manyhands.errors import InputError, missing_extra
 
 PORT = 4222
 MOST_BATCH = 10_000
+CLOSE_SECONDS = 2.0
 FORGET_SECONDS = 300.0  # after which the server forgets a consumer that nobody asks
 HEARTBEAT = "100"
 FORGOTTEN = ("503", "Consumer Deleted")  # said of a consumer that the server does not know any more
@@ -46,7 +47,7 @@ class NatsStream(ServerStream):
     def _connect(self) -> None:
         missing = self._nats.js.errors.ServiceUnavailableError, self._nats.errors.NoRespondersError
         try:
-            self._run(self._join())
+            self._run(asyncio.wait_for(self._join(), 3 * CONNECT_SECONDS))
         except missing:
             if self._consumer:  # it was there before: the server is still starting
                 raise
@@ -195,8 +196,8 @@ class NatsStream(ServerStream):
 
     def _disconnect(self) -> None:
         if self._client is not None:
-            with suppress(Exception):
-                self._run(self._client.close())
+            with suppress(Exception):  # after a failed handshake the client would wait for ever
+                self._run(asyncio.wait_for(self._client.close(), CLOSE_SECONDS))
         self._client = None
 
     def close(self) -> None:
