@@ -117,7 +117,8 @@ class Tansu(Broker):
 
     def command(self) -> list[str]:
         address, shown = (f"tcp://127.0.0.1:{port}" for port in (self.port, self.advertised or self.port))
-        return ["broker", "--listener-url", address, "--advertised-listener-url", shown]
+        command = ["broker", "--listener-url", address, "--advertised-listener-url", shown]
+        return command + (["--authentication"] if self.password else [])
 
     def url(self, name: str, login: str = "") -> str:
         return f"kafka://{login}127.0.0.1:{self.port}/{name}"

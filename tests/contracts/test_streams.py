@@ -317,7 +317,15 @@ def error_of(url: str) -> ManyhandsError:
 @every_server
 def test_wrong_urls(kind: str) -> None:
     pytest.importorskip(LIBRARIES[kind], reason=f"needs the extra {kind}")
-    for wrong in ("host:9x/name", "host:99999/name", "host", "host/", "/name", "host/name?form=latest"):
+    for wrong in (
+        "host:9x/name",
+        "host:99999/name",
+        "host",
+        "host/",
+        "/name",
+        "[::1/name",
+        "host/name?form=latest",
+    ):
         assert error_of(f"{kind}://me:{SECRET}@{wrong}").exit_code == 2, wrong
     for wrong in ("host/name?from=middle", "host/name?tls=perhaps"):
         assert error_of(f"{kind}://me:{SECRET}@{wrong}").exit_code == 2, wrong

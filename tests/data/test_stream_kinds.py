@@ -356,6 +356,25 @@ def test_a_partition_that_the_position_does_not_know_is_read_from_its_beginning(
     stream.close()
 
 
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_log_in_that_kafka_refuses(
+    tmp_path: Path, mechanism: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("confluent_kafka", reason="needs confluent_kafka")
+    need("a server for kafka, from the extra test", Tansu.program())
+    broker = Tansu(tmp_path, password=True)
+    broker.start()
+    try:
+        with pytest.raises(InputError, match="refused the user or the password") as caught:
+            open_stream(broker.url("reviews", "me:s3cret@") + f"?mechanism={mechanism}", None)
+        assert "s3cret" not in str(caught.value)
+        assert capfd.readouterr() == ("", "")
+        with pytest.raises(UsageError, match="mechanism=MAGIC should be one of PLAIN, SCRAM"):
+            open_stream(broker.url("reviews", "me:s3cret@") + "?mechanism=MAGIC", None)
+    finally:
+        broker.kill()
+
+
 def test_turns_wait_a_little_and_then_no_more() -> None:
     turns = Turns([0, 1])
     turns.put(1, ["b"] * 10)

@@ -73,10 +73,13 @@ def parse(url: str, port: int, named: str, options: tuple[str, ...]) -> Address:
     """
     shown, scheme = describe(url), scheme_of(url)
     pattern = f"write {scheme}://host:{port}/{named}"
-    credentials, _, servers = urlsplit(url).netloc.rpartition("@")
+    try:
+        address = urlsplit(url)
+    except ValueError:  # brackets that do not match
+        raise UsageError(f"{shown}: {pattern}") from None
+    credentials, _, servers = address.netloc.rpartition("@")
     if "@" in url.partition("://")[2].partition("/")[2]:
         raise UsageError(f"{shown}: write @ as %40 and / as %2F in a password or a name")
-    address = urlsplit(url)
     name = unquote(address.path.removeprefix("/"))
     if not name:
         raise UsageError(f"{shown}: the name of the {named} is missing; {pattern}")
