@@ -330,7 +330,9 @@ def test_wrong_urls(kind: str) -> None:
     for wrong in ("host/name?from=middle", "host/name?tls=perhaps"):
         assert error_of(f"{kind}://me:{SECRET}@{wrong}").exit_code == 2, wrong
     assert "did you mean 'from'?" in str(error_of(f"{kind}://host/name?form=latest"))
-    assert error_of(f"{kind}://me:s3cret/pass@host/name").exit_code == 2  # a slash that should be %2F
+    for special in "/?#":
+        error = error_of(f"{kind}://me:s3cret{special}pass@host/name")
+        assert str(error) == f"{kind}://host/name: in passwords and names write @ / ? # as %40 %2F %3F %23"
 
 
 def test_a_scheme_that_is_none() -> None:

@@ -78,8 +78,8 @@ def parse(url: str, port: int, named: str, options: tuple[str, ...]) -> Address:
     except ValueError:  # brackets that do not match
         raise UsageError(f"{shown}: {pattern}") from None
     credentials, _, servers = address.netloc.rpartition("@")
-    if "@" in url.partition("://")[2].partition("/")[2]:
-        raise UsageError(f"{shown}: write @ as %40 and / as %2F in a password or a name")
+    if address.fragment or "@" in address.path + address.query:
+        raise UsageError(f"{shown}: in passwords and names write @ / ? # as %40 %2F %3F %23")
     name = unquote(address.path.removeprefix("/"))
     if not name:
         raise UsageError(f"{shown}: the name of the {named} is missing; {pattern}")
