@@ -524,6 +524,21 @@ def test_messages_that_were_dropped_before_they_were_read(nats: Nats, restarted:
     stream.close()
 
 
+def test_a_stream_that_was_made_anew(nats: Nats) -> None:
+    nats.create("anew")
+    nats.send("anew", TEXTS[:20])
+    stream = open_stream(nats.url("anew"), None)
+    position = read_all(stream, 20)[-1].position
+    stream.close()
+    nats.call(lambda jetstream: jetstream.delete_stream("anew"))
+    nats.create("anew")
+    nats.send("anew", TEXTS[:30])
+    with pytest.raises(InputError, match="was deleted and made anew since; start a new run"):
+        open_stream(nats.url("anew"), kept(position))
+    with pytest.raises(InputError, match="has lost messages that were read already"):
+        open_stream(nats.url("anew"), {"kind": "nats", "stream": "anew", "sequence": 31})
+
+
 def test_messages_that_are_deleted_are_not_missed(nats: Nats) -> None:
     nats.create("deleted")
     nats.send("deleted", TEXTS[:10])

@@ -39,7 +39,8 @@ class NatsStream(ServerStream):
         self._consumer = ""
         self._done, self._said = asyncio.Event(), ""
         try:
-            super().__init__(address, position or {"kind": "nats", "stream": address.name, "sequence": 0})
+            begin = {"kind": "nats", "stream": address.name, "sequence": 0}
+            super().__init__(address, {**(position or begin)})
         except BaseException:
             self.close()
             raise
@@ -84,6 +85,7 @@ class NatsStream(ServerStream):
         if self._begins_at_end:
             self._go_on(stream.state.last_seq)
             self._begins_at_end = False
+        self._refuse_another(stream)
         self._refuse_if_gone(stream)
         api = nats.js.api
         consumer = await self._jetstream.add_consumer(
@@ -129,6 +131,17 @@ class NatsStream(ServerStream):
         last = self._position["sequence"]
         if last and stream.state.first_seq > last + 1:
             raise messages_gone(self._address, f"sequence {last}")
+
+    def _refuse_another(self, stream: Any) -> None:
+        """Sequence numbers mean nothing in a stream that was made anew, or lost its end in a crash."""
+        created = str(stream.created)
+        if self._position.setdefault("created", created) != created:
+            raise InputError(f"{self._address.shown} was deleted and made anew since; start a new run")
+        if stream.state.last_seq < self._position["sequence"]:
+            raise InputError(
+                f"{self._address.shown} has lost messages that were read already, and gives their numbers "
+                "again; start a new run"
+            )
 
     def _go_on(self, sequence: int) -> None:
         self._position = {**self._position, "sequence": sequence}
