@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-start kernels reference clean
+.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-start bench-stream-sources kernels reference clean
 
 # Prepare real reviews, train on them, judge the model and use it.
 demo: $(VENV)/.demo
@@ -101,6 +101,10 @@ bench-hosts: $(VENV)/.test
 # What starting costs: a wheel is built, and installed in a new environment.
 bench-start: $(VENV)/.test
 	$(BIN)/python bench/start.py
+
+# Messages a second of every kind of stream.
+bench-stream-sources: $(VENV)/.test
+	PYTHONPATH=. $(BIN)/python bench/stream_sources.py
 
 # All kernels ahead, as in a wheel, for those who start often: four minutes. Of what is changed later, each
 # is compiled on its first call again.

@@ -17,6 +17,16 @@ SOURCES = {
     "text": "manyhands.data.sources.text:PlainText",
 }
 
+# Messages without end, by the scheme of their URL; paths are files or folders, and - is stdin.
+STREAMS = {
+    "kafka": "manyhands.data.streams.kafka:KafkaStream",
+    "redis": "manyhands.data.streams.redis:RedisStream",
+    "nats": "manyhands.data.streams.nats:NatsStream",
+    "file": "manyhands.data.streams.file:FollowedFile",
+    "folder": "manyhands.data.streams.folder:FillingFolder",
+    "stdin": "manyhands.data.streams.stdin:StandardInput",
+}
+
 # What trains, and the model that it makes.
 LEARNERS = {
     "ngrams": "manyhands.models.ngram.ngrams:Ngrams",
