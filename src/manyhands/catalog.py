@@ -17,6 +17,9 @@ SOURCES = {
     "text": "manyhands.data.sources.text:PlainText",
 }
 
+# Where messages come from without end, by the scheme of the URL.
+STREAMS = {"file": "manyhands.data.streams.file:File"}
+
 # What trains, and the model that it makes.
 LEARNERS = {
     "ngrams": "manyhands.models.ngram.ngrams:Ngrams",
@@ -24,6 +27,14 @@ LEARNERS = {
     "lstm": "manyhands.models.recurrent.lstm:Lstm",
     "skipgram": "manyhands.models.words.skipgram:Skipgram",
     "charlstm": "manyhands.models.words.charlstm:CharLstm",
+}
+
+# What learns from a stream, by the model that it makes.
+STREAM_LEARNERS = {
+    "ngrams": "manyhands.models.ngram.stream:StreamNgrams",
+    "fasttext": "manyhands.models.ngram.stream:StreamFastText",
+    "skipgram": "manyhands.models.words.stream:StreamSkipgram",
+    "charlstm": "manyhands.models.words.stream:StreamCharLstm",
 }
 
 # Models that others trained: they predict here, and no learner makes them.

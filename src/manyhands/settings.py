@@ -151,6 +151,15 @@ Negatives = Annotated[
     int, Field(ge=1, le=1000, description="Negative samples drawn for each positive example.")
 ]
 
+Anneal = Annotated[
+    float,
+    Field(
+        ge=0,
+        allow_inf_nan=False,
+        description="The learning rate falls by the root of what was seen, in so many rows or words.",
+    ),
+]
+
 
 class TextSettings(Settings):
     """How raw text becomes tokens; saved with every dataset and model."""
