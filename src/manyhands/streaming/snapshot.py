@@ -11,13 +11,11 @@ import json
 import os
 import re
 import shutil
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
@@ -27,7 +25,7 @@ from manyhands.bundle.card import model_card
 from manyhands.errors import InputError, UsageError
 from manyhands.models.model import Arrays
 from manyhands.storage.files import cannot_write, flush, reading
-from manyhands.storage.tensors import read_tensors, write_tensors
+from manyhands.storage.tensors import checksum, read_tensors, write_tensors
 
 STATE = "stream.safetensors"
 NAME = re.compile(r"snapshot-(\d{12})")
@@ -98,7 +96,7 @@ class Snapshots:
         arrays, kept = read_tensors(path / STATE)
         try:
             facts: dict[str, Any] = json.loads(kept["facts"])
-            if str(_sum(arrays)) != kept["sum"]:
+            if str(checksum(arrays)) != kept["sum"]:
                 raise ValueError("checksum mismatch")
             length = int(facts["rejected_bytes"])
         except (KeyError, ValueError, TypeError) as error:
@@ -123,7 +121,7 @@ class Snapshots:
             length = self.rejected.stat().st_size if self.rejected.exists() else 0
             if length:
                 flush(self.rejected)
-            kept = {"facts": json.dumps({**facts, "rejected_bytes": length}), "sum": str(_sum(arrays))}
+            kept = {"facts": json.dumps({**facts, "rejected_bytes": length}), "sum": str(checksum(arrays))}
             write_tensors(work / STATE, arrays, kept)
             if bundle is None:
                 (work / RECORD_FILE).write_text(json.dumps(record, indent=1) + "\n", "utf-8")
@@ -160,12 +158,3 @@ class Snapshots:
         link.symlink_to(target)  # as seen from where it will stand
         link.rename(self.out)
         flush(self.out.parent)
-
-
-def _sum(arrays: Arrays) -> int:
-    """A checksum of all arrays."""
-    total = 0
-    for name in sorted(arrays):
-        total = zlib.crc32(name.encode(), total)
-        total = zlib.crc32(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data, total)
-    return total
