@@ -3,8 +3,8 @@
 Quality and speed: the 12.6 million words of Wikipedia in lines of 1,000, ``skipgram`` with the defaults of
 each, three seeds, two threads. Seconds are those of the whole call in a process of its own, the last snapshot
 or the bundle included; kernels were compiled before. Memory: one process at full speed for minutes, the text
-again and again, with new words in every pass, so that the vocabulary grows and in the end words leave; resident
-memory is looked at every second.
+again and again, with new words in every pass, so that the vocabulary grows and in the end words leave;
+resident memory is looked at every second.
 """
 
 import argparse
