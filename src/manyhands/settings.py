@@ -151,12 +151,24 @@ Negatives = Annotated[
     int, Field(ge=1, le=1000, description="Negative samples drawn for each positive example.")
 ]
 
+# Of a stream, whose end nobody knows.
+StreamLearningRate = Annotated[
+    float,
+    Field(
+        gt=0,
+        le=1000,
+        allow_inf_nan=False,
+        description="Learning rate at the start; --anneal says how it falls.",
+    ),
+    Flag(also="--lr"),
+    Common(),
+]
 Anneal = Annotated[
     float,
     Field(
         ge=0,
         allow_inf_nan=False,
-        description="The learning rate falls by the root of what was seen, in so many rows or words.",
+        description="Divide the learning rate by the root of 1 + (rows or words seen) / this; 0: never.",
     ),
 ]
 

@@ -19,7 +19,7 @@ from typing import Any
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from manyhands.bundle.bundle import BUNDLE, CARD, CONFIG, SUMS, TENSORS, Bundle, save_bundle
+from manyhands.bundle.bundle import BUNDLE, Bundle, save_bundle
 from manyhands.bundle.bundle import RECORD as RECORD_FILE
 from manyhands.bundle.card import model_card
 from manyhands.errors import InputError, UsageError
@@ -31,7 +31,6 @@ STATE = "stream.safetensors"
 NAME = re.compile(r"snapshot-(\d{12})")
 PARTIAL = "partial"
 KEPT = 2  # whoever is opening the one before the newest may finish
-OURS = {STATE, CONFIG, TENSORS, CARD, RECORD_FILE, SUMS}
 
 
 class Snapshots:
@@ -53,26 +52,19 @@ class Snapshots:
     def refuse_others(self, overwrite: bool) -> None:
         """Nothing but a stream's own model may stand at ``out``, or a bundle that may be overwritten."""
         out = self.out
-        if not out.exists() and not out.is_symlink():
-            return
-        if self._is_ours() and not overwrite:
-            return
-        if self._is_ours():
-            shutil.rmtree(self.folder, ignore_errors=True)
-            out.unlink(missing_ok=True)
-            self.rejected.unlink(missing_ok=True)
-            return
-        if (
-            out.is_symlink()
-            or not out.is_dir()
-            or any(not BUNDLE.ours.fullmatch(p.name) for p in out.iterdir())
-        ):
+        if out.is_dir() and not out.is_symlink() and not any(out.iterdir()):
+            out.rmdir()
+        stands = (out.exists() or out.is_symlink()) and not self._is_ours()
+        if stands and (out.is_symlink() or not out.is_dir() or not all(map(_of_bundle, out.iterdir()))):
             raise UsageError(f"{out} exists already and is not a bundle; choose another --out")
-        if not overwrite:
-            raise UsageError(
-                f"{out} exists already and no stream made it; choose another --out, or pass --overwrite"
-            )
-        shutil.rmtree(out)
+        if stands and not overwrite:
+            raise UsageError(f"{out} exists already, and no stream made it; choose another --out")
+        if overwrite:
+            for path in self.folder.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            self.rejected.unlink(missing_ok=True)
+            shutil.rmtree(self.events, ignore_errors=True)
+            shutil.rmtree(out) if stands else out.unlink(missing_ok=True)
 
     def _is_ours(self) -> bool:
         return self.out.is_symlink() and self.out.readlink().parts[:1] == (self.folder.name,)
@@ -158,3 +150,7 @@ class Snapshots:
         link.symlink_to(target)  # as seen from where it will stand
         link.rename(self.out)
         flush(self.out.parent)
+
+
+def _of_bundle(path: Path) -> bool:
+    return BUNDLE.ours.fullmatch(path.name) is not None

@@ -102,8 +102,8 @@ def stream(
     """
     job = job_for(url, model, settings, resources_for(memory, threads))
     snapshots = Snapshots(os.fspath(out))
-    snapshots.refuse_others(overwrite)
     with alone_in(snapshots.folder):
+        snapshots.refuse_others(overwrite)
         live = Live(job, snapshots, progress or Silent(), say)
         live.take_up()
         if evaluate_every is not None:
@@ -195,9 +195,9 @@ class Live:
 
     def _learn(self, block: ParsedMessages, executor: ThreadPoolExecutor | None) -> None:
         """Count a block, and have it learnt; alone it is learnt here and now."""
-        scheme = self.state.layout.scheme if self.state.layout else "none"
-        if self.job.labelled and self._classes is None:
-            self._classes = Classes(scheme, self.state.classes)
+        layout = self.state.layout
+        if self.job.labelled and self._classes is None and layout is not None:
+            self._classes = Classes(layout.scheme, self.state.classes)
         rows, self._whole = block.rows(self._classes), False
         pieces = self.learner.read(rows, self._read_blocks, block.ledger.read)
         self._read_blocks += 1

@@ -24,11 +24,12 @@ from manyhands.models.ngram.ngrams import (
     table_width,
 )
 from manyhands.records import Resources
-from manyhands.settings import Anneal, Buckets
+from manyhands.settings import Anneal, Buckets, StreamLearningRate
+from manyhands.text.hashing import mix
 from manyhands.text.labelled_rows import LabelledRows
 
 LEAST_LABELS = 2
-SEED_STEP = 1 << 20  # blocks are numbered far below what is left of 62 bits
+ALL_BITS = (1 << 64) - 1
 
 
 class BlockPiece(NamedTuple):
@@ -65,7 +66,8 @@ class _StreamClassifier(ABC):
         features = self._features.of(rows.corpus, distinct=self.distinct)
         made = Block(features, rows.labels.ids, rows.labels.offsets, rows.weights)
         self._count(made)
-        return [BlockPiece(made, self._settings.seed * SEED_STEP + block)]
+        start = int(mix(np.uint64(self._settings.seed))) + block
+        return [BlockPiece(made, int(mix(np.uint64(start & ALL_BITS))) >> 2)]
 
     @abstractmethod
     def _make_room(self, labels: int) -> None:
@@ -95,6 +97,7 @@ class _StreamClassifier(ABC):
 
 
 class StreamNgramsSettings(NgramsSettings):
+    learning_rate: StreamLearningRate = 8.0
     buckets: Buckets = 1 << 22
     anneal: Anneal = 0  # AdaGrad's steps become smaller by themselves
 
@@ -202,6 +205,7 @@ class StreamNgrams(_StreamClassifier):
 
 
 class StreamFastTextSettings(FastTextSettings):
+    learning_rate: StreamLearningRate = 0.5
     buckets: Buckets = 1 << 20
     anneal: Anneal = 100_000
 

@@ -30,7 +30,7 @@ from manyhands.models.words.skipgram_kernels import Words
 from manyhands.models.words.subwords import Subwords
 from manyhands.models.words.windows import AliasTable, WindowSampler, seed_of
 from manyhands.records import Clock, Resources
-from manyhands.settings import Anneal, LearningRate, VocabularySize
+from manyhands.settings import Anneal, StreamLearningRate, VocabularySize
 from manyhands.text.growing import GrowingVocabulary
 from manyhands.text.labelled_rows import LabelledRows
 
@@ -123,7 +123,7 @@ class GrowingSampling:
 
 
 class StreamSkipgramSettings(SkipgramSettings):
-    learning_rate: LearningRate = 0.06
+    learning_rate: StreamLearningRate = 0.06
     vocabulary_size: Annotated[VocabularySize, Field(ge=2)] = 100_000
     anneal: Anneal = 1_000_000
 
@@ -187,6 +187,7 @@ class StreamSkipgram:
 
 
 class StreamCharLstmSettings(CharLstmSettings):
+    learning_rate: StreamLearningRate = 0.005
     vocabulary_size: Annotated[VocabularySize, Field(ge=2)] = 30_000
     anneal: Anneal = 1_000_000
 
