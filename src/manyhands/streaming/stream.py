@@ -310,7 +310,7 @@ class Live:
 
 
 def _refuse_another_job(then: dict[str, Any], now: dict[str, Any], out: str) -> None:
-    for name in sorted({*then, *now}):
+    for name in {**now, **then}:  # the stream and the model first
         if then.get(name) != now.get(name):
             raise UsageError(
                 f"{out} was learnt with {name} {then.get(name)}, now it is {now.get(name)}; repeat the same "

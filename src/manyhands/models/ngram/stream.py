@@ -97,7 +97,7 @@ class _StreamClassifier(ABC):
 
 
 class StreamNgramsSettings(NgramsSettings):
-    learning_rate: StreamLearningRate = 8.0
+    learning_rate: StreamLearningRate = 2.0
     buckets: Buckets = 1 << 22
     anneal: Anneal = 0  # AdaGrad's steps become smaller by themselves
 
@@ -205,7 +205,7 @@ class StreamNgrams(_StreamClassifier):
 
 
 class StreamFastTextSettings(FastTextSettings):
-    learning_rate: StreamLearningRate = 0.5
+    learning_rate: StreamLearningRate = 1.0
     buckets: Buckets = 1 << 20
     anneal: Anneal = 100_000
 
@@ -304,8 +304,8 @@ def _scale(
 ) -> None:
     """Count the rows of each class that have a feature; then scale the features of these rows anew.
 
-    What was learnt of a feature stands for the product of its weight and its scale, so the weights change
-    with the scale. Where rows have several labels, what they add up to stands for how many rows there are.
+    Weights stay as they are: to keep their products with the scale instead was measured, and is worse.
+    Where rows have several labels, what they add up to stands for how many rows there are.
     """
     for row in range(len(offsets) - 1):
         for i in range(offsets[row], offsets[row + 1]):
