@@ -9,6 +9,7 @@ resident memory is looked at every second.
 
 import argparse
 import json
+import re
 import statistics
 import sys
 import tempfile
@@ -29,6 +30,7 @@ THREADS = 2
 JUDGED = ("WS-353", "MEN")
 LEAST_QUALITY, LEAST_SPEED, MOST_GROWTH = 0.95, 0.8, 0.05
 WARM_UP_SECONDS = 60.0
+NEW_WORD = re.compile(rb"pass(\d+)word")
 NEW_WORD_LINES = 5  # that a new word stands in
 
 
@@ -97,24 +99,23 @@ def run_memory(job: dict[str, Any]) -> None:
     )
     over.set()
     watcher.join()
-    curve, history = [], done.record["stream"]["history"]
+    curve = []
     for start in range(0, int(60 * job["minutes"]), 30):
         found = [size for at, size in looks if start <= at < start + 30]
         if found:
             curve.append({"second": start, "median": int(statistics.median(found)), "peak": max(found)})
+    words = done.bundle.model.arrays() if done.bundle else {}
+    known = words["letters"].tobytes() if words else b""
+    passes = sorted({int(number) for number in NEW_WORD.findall(known)})
     print(
         json.dumps(
             {
                 "curve": curve,
                 "words": done.record["data"]["tokens"],
                 "words_per_second": done.record["tokens_per_second"],
-                "snapshots": len(history),
-                "vocabulary": len(done.bundle.model.sampling.vocabulary) if done.bundle else 0,
-                "newest_words": [
-                    word for word in done.bundle.model.sampling.vocabulary.words.to_pylist() if "word" in word
-                ][-3:]
-                if done.bundle
-                else [],
+                "snapshots": len(done.record["stream"]["history"]),
+                "vocabulary": len(words["counts"]) if words else 0,
+                "new_words_of_passes": [passes[0], passes[-1]] if passes else [],
             }
         )
     )

@@ -203,6 +203,9 @@ def test_command(reviews: Path, tmp_path: Path, manyhands: Callable[..., Outcome
     assert done.code == 0, done.err
     record = json.loads(done.out)
     assert "going on after" in done.err
+    ledger = record["stream"]["ledger"]
+    assert ledger["read"] == 30_000 == ledger["learnt"] + ledger["empty"] + ledger["rejected"]
+    assert len((tmp_path / "live.rejected.jsonl").read_text().splitlines()) == ledger["rejected"]
     assert record["scores"]["stream"][-1]["accuracy"] > 0.6
     assert any((tmp_path / "live.events").iterdir())
     again = manyhands("inspect", "live", "--json")
