@@ -67,5 +67,7 @@ def job_for(url: str, model: str, settings: dict[str, Any], resources: Resources
             if name in parts[2]:
                 raise UsageError(f"{option(name)} is for classifiers; {model} learns from any text")
         reading = reading.model_copy(update={"labels": "none"})
+    elif reading.labels == "none":  # type: ignore[attr-defined]
+        raise UsageError(f"{model} is a classifier and needs labels; leave out --labels none")
     full = PrepareSettings(**reading.model_dump())
     return StreamJob(url, model, learner, own, streaming, full, resources)  # type: ignore[arg-type]

@@ -19,9 +19,9 @@ from manyhands.machine import resources_for
 from manyhands.models.learner import Loss, StreamLearner
 from manyhands.records import Progress, Silent, StreamLedger
 from manyhands.storage.files import StrPath
+from manyhands.streaming.history import MOST_DRIFTS, MOST_POINTS, Drift, History
 from manyhands.streaming.job import StreamJob, job_for
 from manyhands.streaming.judge import Judge, judge_for
-from manyhands.streaming.progress import MOST_DRIFTS, MOST_POINTS, Drift, History
 from manyhands.streaming.reader import BlockReader
 from manyhands.streaming.record import record_of
 from manyhands.streaming.snapshot import Snapshots
@@ -198,7 +198,11 @@ class Live:
         layout = self.state.layout
         if self.job.labelled and self._classes is None and layout is not None:
             self._classes = Classes(layout.scheme, self.state.classes)
-        rows, self._whole = block.rows(self._classes), False
+        known = len(self._classes.names) if self._classes else 0
+        rows = block.rows(self._classes)
+        if self._classes is not None and len(self._classes.names) > known:
+            self._finish(0)  # the learner makes larger tables, and nobody may learn in the old ones by then
+        self._whole = False
         pieces = self.learner.read(rows, self._read_blocks, block.ledger.read)
         self._read_blocks += 1
         rate = self.job.settings.learning_rate
@@ -220,13 +224,15 @@ class Live:
         """Wait until no more than so many blocks are under way, and account for those that were learnt."""
         state = self.state
         while len(self._under_way) > left:
-            done = self._under_way.popleft()
+            done = self._under_way[0]
             found = [future.result() for future in done.losses]
             total, rows = sum(loss.total for loss in found), sum(loss.rows for loss in found)
             if not np.isfinite(total):
                 raise InputError(
                     f"the loss became {total} after {state.ledger.read:,} messages; lower --learning-rate"
                 )
+            self._whole = False
+            self._under_way.popleft()
             self.snapshots.reject(done.messages.rejected)
             state.position, state.blocks = done.messages.position, state.blocks + 1
             state.ledger += done.messages.ledger
@@ -237,6 +243,7 @@ class Live:
             if rows and state.drift.add(total / rows):
                 state.drifts = [*state.drifts, state.ledger.read][-MOST_DRIFTS:]
                 self._say(f"the loss has risen: drift after {state.ledger.read:,} messages")
+            self._whole = True
 
     def _judge_in_time(self) -> None:
         """Judge the model, if it is time and it has learnt since; the stream waits."""
