@@ -98,6 +98,10 @@ bench-hosts: $(VENV)/.test
 	tools/system_packages.sh ip:iproute2
 	$(BIN)/python bench/hosts.py
 
+# Learning from a stream beside training from files; and its memory, for ten minutes.
+bench-stream: $(VENV)/.test
+	$(BIN)/python bench/stream.py --data $(DATA)
+
 # What starting costs: a wheel is built, and installed in a new environment.
 bench-start: $(VENV)/.test
 	$(BIN)/python bench/start.py

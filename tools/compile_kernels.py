@@ -17,6 +17,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from manyhands.catalog import STREAM_LEARNERS, load
 from manyhands.kernels import compile as kernel
 from manyhands.kernels.ahead import LEVELS, TABLE, digest, kind, library_name
 
@@ -86,6 +87,10 @@ def jobs(folder: Path) -> None:
                     run("predict", bundle, texts, "--format", "text")
                     sys.stdin = io.TextIOWrapper(io.BytesIO(b"good book\n"))
                     run("predict", bundle)
+    for model in STREAM_LEARNERS:
+        source = texts if load(STREAM_LEARNERS, "model", model).learns == "words" else files[0]
+        options = ["--messages", ROWS, "--block-messages", 50, "--min-count", 2, "--half-life", 60]
+        run("stream", source, "--out", folder / f"live-{model}", "--model", model, *options)
     run("train", files[0], "--out", bundle, "--overwrite", "--min-count", 1)
     run("explain", bundle, "not a good book")
 

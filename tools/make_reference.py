@@ -497,11 +497,34 @@ def memory() -> Rows:
     ]
 
 
+def stream() -> Rows:
+    found = record("stream")["quality"]
+    out: Rows = [
+        ("one pass over 12.6 M words, 2 threads", "WS-353", "MEN", "words/s", "words/s, learning alone")
+    ]
+    for name, shown in (("stream", "`stream`"), ("train", "`train --epochs 1`")):
+        scores, one = found[name]["scores"], found[name]
+        speeds = f"{one['words_per_second']:,}", f"{one['learning_words_per_second']:,}"
+        out.append((shown, scores["WS-353"], scores["MEN"], *speeds))
+    ratios = [found[f"{name}_beside_train"] for name in ("words_per_second", "learning_words_per_second")]
+    return [*out, ("ratio", *found["quality"].values(), *ratios)]
+
+
+def stream_memory() -> Rows:
+    found = record("stream")["memory"]
+    rows = [
+        (f"{one['second']} s", f"{one['median'] / 1e6:.0f} MB", f"{one['peak'] / 1e6:.0f} MB")
+        for one in found["curve"]
+    ]
+    return [("30 seconds from", "resident memory, median", "most"), *rows]
+
+
 TABLES: dict[str, Callable[[], Rows]] = {
     make.__name__: make
     for make in (
         results, classify, quantize, lstm, lstm_accuracy, embed, study, rare, pip, iris, averages, balance,
         crews, crews_of_words, crew_speed, crew_work, links, kills, hosts, prepare, spark, rows, memory,
+        stream, stream_memory,
     )
 }  # fmt: skip
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from manyhands.evaluation.evaluate import evaluate
     from manyhands.run.train import train
     from manyhands.scaling.scale import scale
+    from manyhands.streaming.stream import stream
 
 __version__ = "0.1.0"
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "prepare",
     "sample",
     "scale",
+    "stream",
     "train",
 ]
 
@@ -38,6 +40,7 @@ _HOMES = {
     "prepare": "data.prepare.prepare",
     "sample": "data.sample",
     "scale": "scaling.scale",
+    "stream": "streaming.stream",
     "train": "run.train",
 }
 

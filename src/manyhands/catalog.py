@@ -36,6 +36,14 @@ LEARNERS = {
     "charlstm": "manyhands.models.words.charlstm:CharLstm",
 }
 
+# What learns from a stream, by the model that it makes.
+STREAM_LEARNERS = {
+    "ngrams": "manyhands.models.ngram.stream:StreamNgrams",
+    "fasttext": "manyhands.models.ngram.stream:StreamFastText",
+    "skipgram": "manyhands.models.words.stream:StreamSkipgram",
+    "charlstm": "manyhands.models.words.stream:StreamCharLstm",
+}
+
 # Models that others trained: they predict here, and no learner makes them.
 IMPORTED_MODELS = {"imported": "manyhands.formats.fasttext_model:ImportedFastText"}
 

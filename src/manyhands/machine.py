@@ -92,6 +92,18 @@ def parse_size(size: int | str) -> int:
     return int(float(found[1]) * UNITS[found[2].upper()])
 
 
+def parse_seconds(duration: float | str) -> float:
+    """Seconds of a duration as people write it.
+
+    >>> parse_seconds("60s"), parse_seconds("1.5m"), parse_seconds("2h"), parse_seconds(5)
+    (60.0, 90.0, 7200.0, 5.0)
+    """
+    found = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([smh]?)\s*", str(duration))
+    if not found or not float(found[1]):
+        raise UsageError(f"'{duration}' is not a duration; write it like 60s, 5m or 1h")
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+
+
 def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import NamedTuple, Protocol
 
 SPLITS = ("train", "valid", "test")
@@ -37,6 +37,24 @@ class Ledger:
     @property
     def adds_up(self) -> bool:
         return self.read == self.kept + self.duplicates + self.empty + self.rejected
+
+
+@dataclass(frozen=True)
+class StreamLedger:
+    """Where every message of a stream went: ``read`` is the sum of all others.
+
+    >>> StreamLedger(read=3, learnt=2, rejected=1) + StreamLedger(read=2, learnt=1, empty=1)
+    StreamLedger(read=5, learnt=3, empty=1, rejected=1)
+    """
+
+    read: int = 0
+    learnt: int = 0
+    empty: int = 0
+    rejected: int = 0
+
+    def __add__(self, other: "StreamLedger") -> "StreamLedger":
+        parts = zip(astuple(self), astuple(other), strict=True)
+        return StreamLedger(*(mine + theirs for mine, theirs in parts))
 
 
 @dataclass(frozen=True)

@@ -151,6 +151,27 @@ Negatives = Annotated[
     int, Field(ge=1, le=1000, description="Negative samples drawn for each positive example.")
 ]
 
+# Of a stream, whose end nobody knows.
+StreamLearningRate = Annotated[
+    float,
+    Field(
+        gt=0,
+        le=1000,
+        allow_inf_nan=False,
+        description="Learning rate at the start; --anneal says how it falls.",
+    ),
+    Flag(also="--lr"),
+    Common(),
+]
+Anneal = Annotated[
+    float,
+    Field(
+        ge=0,
+        allow_inf_nan=False,
+        description="Divide the learning rate by the root of 1 + (rows or words seen) / this; 0: never.",
+    ),
+]
+
 
 class TextSettings(Settings):
     """How raw text becomes tokens; saved with every dataset and model."""

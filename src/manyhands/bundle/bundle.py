@@ -141,6 +141,8 @@ def save_bundle(folder: Path, bundle: Bundle, vocabulary: Vocabulary | None, car
 def open_bundle(path: str | Path) -> Bundle:
     """Open a bundle by mapping its arrays; whatever is wrong with it is an error, and never a crash."""
     folder = Path(path)
+    if folder.is_symlink():  # of a stream, it may lead to another model a moment later
+        folder = folder.resolve()
     config = _config(folder)
     arrays, _ = read_tensors(folder / TENSORS)
     try:

@@ -19,6 +19,7 @@ from manyhands.errors import ManyhandsError, ResumableError
 VERBS = {
     "prepare": "Turn raw reviews into a dataset.",
     "train": "Train a classifier or word vectors.",
+    "stream": "Learn from a stream of messages without end.",
     "evaluate": "Evaluate a classifier or word vectors.",
     "predict": "Predict the labels of texts.",
     "explain": "Show what each n-gram adds to a prediction.",
@@ -31,7 +32,7 @@ VERBS = {
     "tune": "Search for the settings with the best validation score.",
     "import": "Import a model that fastText trained.",
     "convert": "Convert a bundle to the formats of other tools.",
-    "inspect": "Describe a dataset.",
+    "inspect": "Describe a dataset, or a model that learns from a stream.",
     "export": "Export a dataset as rows of fixed width.",
     "sample": "Write synthetic reviews.",
     "doctor": "Check this machine and what is installed.",

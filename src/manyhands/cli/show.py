@@ -1,5 +1,6 @@
 """What commands show on the screen: a dataset, the scores of a classifier, and those of word vectors."""
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from manyhands.data.describe import Description
 
 BAR_WIDTH = 30
+MOST_POINTS = 20  # of a curve
 MOST_LABELS = 25
 LARGEST_CONFUSION = 10  # labels that fit side by side
 WIDEST_NAME = 12  # above a column; the names down the side stand in the same order
@@ -68,6 +70,46 @@ def _lengths(facts: "Description") -> Table:
     most = max((rows for _, _, rows in facts.lengths), default=1)
     for low, high, rows in facts.lengths:
         table.add_row(f"{low:,}-{high:,}", f"{rows:,}", "#" * round(BAR_WIDTH * rows / most))
+    return table
+
+
+def show_stream(out: str, record: dict[str, Any]) -> None:
+    """Print how a model comes along that learns from a stream."""
+    found = record["stream"]
+    ledger, seconds = found["ledger"], record["seconds"]
+    typer.echo(
+        f"{out}: {record['model']} from {found['url']}, {record['rows_per_second']:,.0f} messages/s, "
+        f"{record['tokens_per_second']:,.0f} words/s, {seconds:,.1f} s"
+    )
+    typer.echo(
+        f"where the messages went: {ledger['read']:,} read = {ledger['learnt']:,} learnt "
+        f"+ {ledger['empty']:,} empty + {ledger['rejected']:,} rejected"
+    )
+    typer.echo(f"position: {json.dumps(found['position'])}")
+    for messages in found["drifts"]:
+        typer.echo(f"drift: the loss rose after {messages:,} messages")
+    console, points = Console(highlight=False, markup=False), found["history"]
+    if points:
+        console.print(_curve(_some(points)))
+    for score in _some(record["scores"]["stream"]):
+        shown = ", ".join(f"{name} {value:.4f}" for name, value in score.items() if name != "messages")
+        typer.echo(f"after {score['messages']:,} messages: {shown}")
+
+
+def _some(points: list[Any]) -> list[Any]:
+    """As many points as fit on a screen, the last among them."""
+    step = -(-len(points) // MOST_POINTS)
+    return points[::-1][::step][::-1] if points else []
+
+
+def _curve(points: list[dict[str, float]]) -> Table:
+    table = _numbers("messages", "loss", "messages/s", "words/s", "")
+    table.columns[0].justify, table.columns[-1].justify = "right", "left"
+    most = max(point["loss"] for point in points) or 1.0
+    for point in points:
+        bar = "#" * round(BAR_WIDTH * point["loss"] / most)
+        speeds = f"{point['messages_per_second']:,.0f}", f"{point['words_per_second']:,.0f}"
+        table.add_row(f"{point['messages']:,}", f"{point['loss']:.4f}", *speeds, bar)
     return table
 
 

@@ -149,6 +149,46 @@ class Learner(Protocol):
         ...
 
 
+class StreamLearner(Protocol):
+    """A model that learns from a stream without end: what it knows has a size that is fixed beforehand."""
+
+    Settings: ClassVar[type[ModelSettings]]
+    Model: ClassVar[type[Any]]
+    learns: ClassVar[Literal["labels", "words"]]
+    shares_batches: ClassVar[
+        bool
+    ]  # threads share each piece, inside ``learn``: pieces are learnt in their order
+    without: ClassVar[frozenset[str]]  # settings that mean nothing here, or cannot be had
+
+    def __init__(self, settings: Any, half_life: float, resources: Resources) -> None:
+        """It knows nothing yet. After ``half_life`` messages, what was counted weighs half."""
+        ...
+
+    def read(self, rows: LabelledRows, block: int, messages: int) -> list[Any]:
+        """Count what stands in a block of so many messages, and make pieces of it that can be learnt.
+
+        Blocks are read in the order of the stream. What is random in a piece comes from the seed of the
+        settings, the number of the block and that of the piece.
+        """
+        ...
+
+    def learn(self, piece: Any, rate: float) -> Loss:
+        """Threads may do this side by side, and while later blocks are read, unless they share pieces."""
+        ...
+
+    def state(self) -> Arrays:
+        """All that it has learnt and counted; with ``facts``, what ``restore`` needs to go on."""
+        ...
+
+    def facts(self) -> dict[str, Any]: ...
+
+    def restore(self, arrays: Arrays, facts: dict[str, Any]) -> None: ...
+
+    def model(self) -> Any | None:
+        """The model as it is now, to be used before more is learnt; None while it knows too little."""
+        ...
+
+
 def arrays_of(learner: Learner) -> Arrays:
     """Every array that learning changes, by its name."""
     return {name: part.array for name, part in learner.state().items()}

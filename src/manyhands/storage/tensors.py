@@ -8,6 +8,8 @@ import json
 import math
 import mmap
 import os
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -49,10 +51,26 @@ def send_tensors(file: IO[bytes], arrays: Arrays, facts: dict[str, str] | None =
     written += b" " * (-len(written) % ALIGNED_BYTES)
     file.write(len(written).to_bytes(8, "little") + written)
     for name in names:
-        rows = np.atleast_1d(arrays[name].astype(arrays[name].dtype.newbyteorder("<"), copy=False))
-        step = PIECE_BYTES // max(abs(rows.strides[0]), 1) + 1
-        for start in range(0, len(rows), step):
-            file.write(np.ascontiguousarray(rows[start : start + step]).reshape(-1).view(np.uint8).data)
+        for piece in _pieces(arrays[name]):
+            file.write(piece)
+
+
+def checksum(arrays: Arrays) -> int:
+    """The same for the same names and numbers."""
+    total = 0
+    for name in sorted(arrays):
+        total = zlib.crc32(name.encode(), total)
+        for piece in _pieces(arrays[name]):
+            total = zlib.crc32(piece, total)
+    return total
+
+
+def _pieces(array: npt.NDArray[Any]) -> Iterator[memoryview]:
+    """The bytes of an array, a few rows at a time: one that lies in pieces is never copied whole."""
+    rows = np.atleast_1d(array.astype(array.dtype.newbyteorder("<"), copy=False))
+    step = PIECE_BYTES // max(abs(rows.strides[0]), 1) + 1
+    for start in range(0, len(rows), step):
+        yield np.ascontiguousarray(rows[start : start + step]).reshape(-1).view(np.uint8).data
 
 
 def read_tensors(path: Path) -> tuple[Arrays, dict[str, str]]:

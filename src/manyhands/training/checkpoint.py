@@ -6,7 +6,6 @@ import json
 import os
 import re
 import time
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +19,7 @@ from manyhands.errors import InputError, UsageError
 from manyhands.models.learner import Learner, arrays_of
 from manyhands.models.model import Arrays
 from manyhands.storage.files import cache_folder, flush, reading
-from manyhands.storage.tensors import read_tensors, write_tensors
+from manyhands.storage.tensors import checksum, read_tensors, write_tensors
 from manyhands.training.state import State
 
 FILE = re.compile(r"checkpoint-(\d{12})\.safetensors")
@@ -92,7 +91,7 @@ class Keeper:
         facts = {
             "state": json.dumps(state.facts()),
             "job": json.dumps(self._job, sort_keys=True),
-            "sum": str(_sum(arrays)),
+            "sum": str(checksum(arrays)),
         }
         old = checkpoints(self.folder)
         number = int(FILE.fullmatch(old[0].name)[1]) + 1 if old else 0  # type: ignore[index]
@@ -133,7 +132,7 @@ class Keeper:
             known = json.loads(facts["state"])
             if run not in (None, ANY, known["run"]):
                 return None
-            if str(_sum(arrays)) != facts["sum"]:
+            if str(checksum(arrays)) != facts["sum"]:
                 raise ValueError("checksum mismatch")
             state = State()
             state.take(known, _under(BEST, arrays), _under(OWED, arrays))
@@ -149,15 +148,6 @@ class Keeper:
 
 def _under(head: str, arrays: Arrays) -> Arrays:
     return {name.removeprefix(head): np.array(a) for name, a in arrays.items() if name.startswith(head)}
-
-
-def _sum(arrays: Arrays) -> int:
-    """A checksum of all arrays."""
-    total = 0
-    for name in sorted(arrays):
-        total = zlib.crc32(name.encode(), total)
-        total = zlib.crc32(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data, total)
-    return total
 
 
 def _refuse_another_job(then: dict[str, Any], now: dict[str, Any]) -> None:

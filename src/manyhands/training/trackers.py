@@ -25,7 +25,12 @@ class TensorBoard:
 
     def __init__(self, live: Path, final: Path) -> None:
         self._live, self._final = live / "events", final
-        self._writer, self._epochs = _writer(self._live), 0
+        shutil.rmtree(self._live, ignore_errors=True)  # of a run that was given up, or is told again
+        self._scalars, self._epochs = self.scalars(self._live), 0
+
+    @staticmethod
+    def scalars(folder: Path) -> "Scalars":
+        return Scalars(folder)
 
     def __enter__(self) -> Self:
         return self
@@ -33,32 +38,50 @@ class TensorBoard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        self._writer.close()
+        self._scalars.close()
         if kind is None:
             for file in self._live.iterdir():
                 shutil.copy(file, self._final)
 
     def __call__(self, state: State) -> None:
         if state.loss.rows:
-            self._add("loss/running", state.loss.mean, state.seen)
+            self._scalars.add("loss/running", state.loss.mean, state.seen)
         for epoch in state.history[self._epochs :]:
             for name, value in epoch.items():
                 if name != "epoch":
-                    self._add(f"epoch/{name}", value, epoch["epoch"])
+                    self._scalars.add(f"epoch/{name}", value, epoch["epoch"])
         self._epochs = len(state.history)
 
-    def _add(self, tag: str, value: float, step: int) -> None:
+
+class Scalars:
+    """Numbers as TensorBoard's event files, each under a name and after a number of steps."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415
+        except ImportError:
+            raise missing_extra("tensorboard", "track") from None
+        folder.mkdir(parents=True, exist_ok=True)
+        self._writer = EventFileWriter(str(folder))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def add(self, tag: str, value: float, step: int) -> None:
         self._writer.add_event(_event(tag, value, step))
 
+    def close(self) -> None:
+        self._writer.close()
 
-def _writer(folder: Path) -> Any:
-    try:
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415
-    except ImportError:
-        raise missing_extra("tensorboard", "track") from None
-    shutil.rmtree(folder, ignore_errors=True)  # of a run that was given up, or is told again from its start
-    folder.mkdir(parents=True)
-    return EventFileWriter(str(folder))
+
+def open_scalars(name: str | None, folder: Path) -> AbstractContextManager[Scalars | None]:
+    """Where a tracker keeps numbers over time, if one is asked for; those of earlier runs stay."""
+    scalars: AbstractContextManager[Scalars | None]
+    scalars = nullcontext() if name is None else load(TRACKERS, "tracker", name).scalars(folder)
+    return scalars
 
 
 def _event(tag: str, value: float, step: int) -> Any:

@@ -37,12 +37,12 @@ class Columns(Source):
             schema = self._open(stream.file.open_raw())
         if len(set(schema.names)) < len(schema.names):
             raise InputError(f"{self._name}: two columns have the same name")
-        self._fields = fields.resolve(schema.names, self._name)
-        self._wanted = [f for f in (self._fields.text, self._fields.label, self._fields.weight) if f]
+        self.fields = fields.resolve(schema.names, self._name)
+        self._wanted = [f for f in (self.fields.text, self.fields.label, self.fields.weight) if f]
         for name in self._wanted:
             if name not in schema.names:
                 raise InputError(f"{self._name}: no column '{name}' among {', '.join(schema.names)}")
-        self.rates_stars = self._fields.rates_stars
+        self.rates_stars = self.fields.rates_stars
 
     @classmethod
     def knows(cls, head: bytes) -> bool:
@@ -64,13 +64,13 @@ class Columns(Source):
 
     def _cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Pieces of so many bytes of text as a block of lines has."""
-        before = np.cumsum(from_arrow(batch[self._fields.text]).lengths())
+        before = np.cumsum(from_arrow(batch[self.fields.text]).lengths())
         cuts = np.unique(np.searchsorted(before, np.arange(0, before[-1:].sum() + 1, BLOCK_BYTES)))
         for start, end in pairwise([*cuts.tolist(), len(batch)]):
             yield batch.slice(start, end - start)
 
     def _parse(self, batch: pa.RecordBatch, row: int) -> Records:
-        fields = self._fields
+        fields = self.fields
         with reading(self._name):
             texts = batch[fields.text]
             rows = from_arrow(texts)

@@ -34,7 +34,7 @@ class Delimited(Source):
         for name in filter(None, (fields.text, fields.label, fields.weight)):
             if name not in self._names:
                 raise InputError(f"{stream.file.name}: no column '{name}' among {', '.join(self._names)}")
-        self._fields = fields
+        self.fields = fields
         self.rates_stars = fields.rates_stars
 
     @classmethod
@@ -63,7 +63,7 @@ class Delimited(Source):
         first = min(int(header), len(block.lines))
         rows, lines = block.rows, block.lines[first:]
         table, bad = self._columns(rows.data[rows.offsets[first] : rows.offsets[-1]])
-        fields = self._fields
+        fields = self.fields
         texts, labels = self._texts(table), table[fields.label] if fields.label else None
         weights = table[fields.weight] if fields.weight else None
         if len(table) + len(bad) != len(lines):
@@ -112,7 +112,7 @@ class Delimited(Source):
         return table, bad
 
     def _texts(self, table: pa.Table) -> pa.ChunkedArray:
-        return table[self._fields.text]
+        return table[self.fields.text]
 
 
 class Yelp(Delimited):

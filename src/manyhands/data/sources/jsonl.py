@@ -30,7 +30,7 @@ class JsonLines(Source):
     def __init__(self, stream: InputStream, fields: FieldNames) -> None:
         name = stream.file.name
         super().__init__(stream, fields.resolve(_names(stream.head(), name), name))
-        self.rates_stars = self._fields.rates_stars
+        self.rates_stars = self.fields.rates_stars
 
     @classmethod
     def knows(cls, head: bytes) -> bool:
@@ -38,10 +38,11 @@ class JsonLines(Source):
 
     def pieces(self) -> Iterator[SourcePiece]:
         for block in blocks(self._stream, cut_lines, "the line is longer than 8 MiB"):
-            yield partial(self._parse, block)
+            yield partial(self.parse, block)
 
-    def _parse(self, block: RecordBlock) -> Records:
-        rows, fields = block.rows, self._fields
+    def parse(self, block: RecordBlock) -> Records:
+        """The records of a block of lines."""
+        rows, fields = block.rows, self.fields
         whole = valid_utf8(rows)
         usable = whole & ~blank(rows)
         loose = usable & looks_loose(rows)

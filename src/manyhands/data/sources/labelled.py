@@ -27,15 +27,16 @@ class Labelled(Source):
 
     def pieces(self) -> Iterator[SourcePiece]:
         for block in blocks(self._stream, cut_lines, "the line is longer than 8 MiB"):
-            yield partial(self._parse, block)
+            yield partial(self.parse, block)
 
-    def _parse(self, block: RecordBlock) -> Records:
+    def parse(self, block: RecordBlock) -> Records:
+        """The records of a block of lines."""
         rows = block.rows
         splits = np.empty(2 * len(rows) + 1, np.int64)
         _split_labels(rows.data, rows.offsets, _PREFIX, splits)
         halves = Ragged(rows.data, splits).arrow()
         heads, texts = (halves.take(np.arange(k, 2 * len(rows), 2)) for k in (0, 1))
-        labels = map_distinct(heads, _label_key, pa.binary()) if self._fields.labelled else None
+        labels = map_distinct(heads, _label_key, pa.binary()) if self.fields.labelled else None
         return Records(block.file, block.lines, from_arrow(texts), labels, lost=block.rejected)
 
 

@@ -92,7 +92,7 @@ class Source(ABC):
     rates_stars = False  # the labels are ratings from 1 to 5
 
     def __init__(self, stream: InputStream, fields: FieldNames) -> None:
-        self._stream, self._fields = stream, fields
+        self._stream, self.fields = stream, fields
 
     @classmethod
     @abstractmethod

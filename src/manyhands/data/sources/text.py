@@ -24,12 +24,13 @@ class PlainText(Source):
 
     def pieces(self) -> Iterator[SourcePiece]:
         cut, too_long = cut_documents, "no blank in 8 MiB"
-        if self._fields.whole_lines:
+        if self.fields.whole_lines:
             cut, too_long = cut_lines, "the line is longer than 8 MiB"
         for block in blocks(self._stream, cut, too_long):
-            yield partial(self._parse, block)
+            yield partial(self.parse, block)
 
-    def _parse(self, block: RecordBlock) -> Records:
+    def parse(self, block: RecordBlock) -> Records:
+        """The records of a block of lines."""
         return Records(block.file, block.lines, block.rows, lost=block.rejected)
 
 

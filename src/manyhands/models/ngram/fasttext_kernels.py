@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.kernels.compile import AHEAD, Ints, kernel, prefetch
+from manyhands.kernels.compile import AHEAD, Hashes, Ints, kernel, prefetch
 from manyhands.kernels.simd import LINE, Floats, add_line, dot_line
 from manyhands.models.losses import (
     LEAST,
@@ -20,6 +20,8 @@ from manyhands.models.losses import (
 )
 from manyhands.models.ngram.feature_kernels import Numbers, look_ahead
 from manyhands.text.hashing import mix
+
+Rows = npt.NDArray[np.int32]
 
 ONE, STEP = np.uint64(1), np.uint64(LINE)
 FEW_LABELS = 64
@@ -36,6 +38,16 @@ def first_vectors(vectors: Floats, first: int, last: int, dim: int, seed: np.uin
         for k in range(dim):
             start = start * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
             vectors[row, k] = ((start >> R11) * TO_FRACTION * 2 - 1) / dim
+
+
+@kernel
+def first_vectors_of(vectors: Floats, rows: Rows, keys: Hashes, dim: int, seed: np.uint64) -> None:
+    """The same for some rows, each by its key."""
+    for k in range(len(rows)):
+        start = mix(seed + keys[k] * np.uint64(0x9E3779B97F4A7C15))
+        for d in range(dim):
+            start = start * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+            vectors[rows[k], d] = ((start >> R11) * TO_FRACTION * 2 - 1) / dim
 
 
 @kernel

@@ -144,7 +144,7 @@ def features(
         )
         n = _known(scratch, np.uint64(count), bits)
         if distinct:
-            n = _distinct(scratch, n, table)
+            n = distinct_slots(scratch, n, table)
         for k in range(n):
             slot = np.uint64(scratch[k])
             below = bits[slot >> WORD_BITS] & ((ONE << (slot & LOW6)) - ONE)
@@ -170,7 +170,7 @@ def _known(slots: Slots, n: np.uint64, bits: Hashes) -> np.uint64:
 
 
 @kernel
-def _distinct(slots: Slots, n: np.uint64, table: Slots) -> np.uint64:
+def distinct_slots(slots: Slots, n: np.uint64, table: Slots) -> np.uint64:
     """Move the first of equal slots to the front. ``table`` is empty before and after."""
     size = np.uint64(16)
     while size < n + n:

@@ -119,14 +119,14 @@ class Featuriser:
     def of(self, rows: Ints, *, keep: bool = True) -> Features:
         """The features of some rows of the corpus; if they are not to be kept, only until the next call."""
         tokens, offsets = self._corpus.take(rows)
-        room = _room(self._space.hashing, tokens, offsets, self._letters)
+        room = room_for(self._space.hashing, tokens, offsets, self._letters)
         scratch, arena = self._scratch(room), self._arena(room.all_rows, keep)
         starts = np.zeros(len(rows) + 1, np.int64)
         ids = arena.ids[arena.used :]
         kernels.features(
             tokens,
             offsets,
-            *_arguments(self._space.hashing, self._corpus, self._letters),
+            *kernel_arguments(self._space.hashing, self._corpus, self._letters),
             self._space.bits,
             self._space.before,
             self._space.numbers,
@@ -150,8 +150,8 @@ class Featuriser:
     def numbers(self, row: int) -> Ints:
         """The feature of every n-gram of a row, repeated ones too, in the order of the text; -1 for none."""
         tokens, offsets = self._corpus.take(np.array([row]))
-        slots = np.empty(_room(self._space.hashing, tokens, offsets, self._letters).one_row, np.uint32)
-        arguments = _arguments(self._space.hashing, self._corpus, self._letters)
+        slots = np.empty(room_for(self._space.hashing, tokens, offsets, self._letters).one_row, np.uint32)
+        arguments = kernel_arguments(self._space.hashing, self._corpus, self._letters)
         count = row_slots(tokens, 0, int(offsets[1]), *arguments, slots)
         return self._space.numbers_of(slots[:count])
 
@@ -181,7 +181,9 @@ class _Room:
         return self.one_row >= other.one_row and self.all_rows >= other.all_rows and self.table >= other.table
 
 
-def _room(hashing: NgramHashing, tokens: npt.NDArray[np.integer], offsets: Ints, letters: Letters) -> _Room:
+def room_for(
+    hashing: NgramHashing, tokens: npt.NDArray[np.integer], offsets: Ints, letters: Letters
+) -> _Room:
     """No row has more n-grams than this, and neither have all of them."""
     most = hashing.ngrams * np.diff(offsets)
     if len(letters.slots):
@@ -191,7 +193,7 @@ def _room(hashing: NgramHashing, tokens: npt.NDArray[np.integer], offsets: Ints,
     return _Room(longest, int(most.sum()), 1 << max((2 * longest).bit_length(), 4))
 
 
-def _arguments(
+def kernel_arguments(
     hashing: NgramHashing, corpus: Corpus, letters: Letters
 ) -> tuple[Hashes, Slots, Ints, int, np.uint64, np.uint64, np.uint64]:
     runs, words, _ = hashing.sizes
@@ -214,7 +216,7 @@ def find_features(
 def _count(corpus: Corpus, hashing: NgramHashing, threads: int, crew: Crew) -> Counts:
     """How often each slot is met in this worker's share of the rows."""
     letters = hashing.letters(corpus)
-    arguments = _arguments(hashing, corpus, letters)
+    arguments = kernel_arguments(hashing, corpus, letters)
     mine = np.arange(*crew.share(len(corpus)))
     counters = min(threads, MOST_COUNTERS, 1 + len(mine) // ROWS_AT_ONCE)
 
@@ -222,7 +224,7 @@ def _count(corpus: Corpus, hashing: NgramHashing, threads: int, crew: Crew) -> C
         counts = np.zeros(hashing.slots, np.uint16)
         for rows in runs_of_rows(mine, first, counters):
             tokens, offsets = corpus.take(rows)
-            scratch = np.empty(_room(hashing, tokens, offsets, letters).one_row, np.uint32)
+            scratch = np.empty(room_for(hashing, tokens, offsets, letters).one_row, np.uint32)
             kernels.count(tokens, offsets, *arguments, scratch, counts)
         return counts
 

@@ -133,7 +133,7 @@ def _columns(labels: int, loss: str) -> int:
     return 1 if labels == 2 and loss == "softmax" else labels
 
 
-def _width(columns: int) -> int:
+def table_width(columns: int) -> int:
     """Rows of a few numbers share a line of the cache, larger ones take whole lines."""
     step = 4 if columns <= LINE // 2 else LINE
     return -(-columns // step) * step
@@ -153,7 +153,7 @@ class Ngrams:
     def __init__(self, labels: list[str], loss: str, space: FeatureSpace, crew: Crew) -> None:
         columns = _columns(len(labels), loss)
         self._labels, self._loss, self._space = labels, loss, space
-        self._table = crew.zeros(len(space), _width(columns + 2))
+        self._table = crew.zeros(len(space), table_width(columns + 2))
         self._bias = crew.zeros(1, columns)[0]
         self._rate_share = 1.0
         self._counted: FeatureFeed | None = None
@@ -175,7 +175,7 @@ class Ngrams:
         space = find_features(examples.corpus, hashing, settings.min_count, resources.threads, crew)
         if previous:
             space = extend(previous.space, space)
-        width = _width(_columns(len(names), loss) + 2)
+        width = table_width(_columns(len(names), loss) + 2)
         refuse_if_too_large(len(space) * 4 * 2 * width, resources)
         learner = cls(names, loss, space, crew)
         feed = learner._counted = learner.feed(examples, settings.seed, resources, progress, crew)

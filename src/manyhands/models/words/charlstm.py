@@ -4,7 +4,7 @@ A recurrent layer reads the bytes of a word, in whatever script it is written, a
 the vector of its last state. Each distinct word of a batch is read once, however often it stands there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -185,7 +185,7 @@ class CharLstm:
     ) -> None:
         self._settings, self._sampling, self._threads, self._tokens = settings, sampling, threads, tokens
         self._network, self._contexts = network, contexts
-        self._letters = from_arrow(sampling.vocabulary.words)
+        self.letters: Callable[[Ints], Ragged] = from_arrow(sampling.vocabulary.words).take  # of some words
         arrays = {**network.arrays(), "contexts": contexts}
         self._optimizer: Optimizer = load(OPTIMIZERS, "optimizer", settings.optimizer)(
             arrays, settings.momentum, settings.weight_decay
@@ -237,7 +237,7 @@ class CharLstm:
         reader = _Reader(self._network, self._threads)
         distinct, parts = _distinct(windows, len(touched))
         with crew.clock.on("forward"):
-            inputs = whole_lines(reader.vectors(self._letters.take(touched[distinct]), keep=True))
+            inputs = whole_lines(reader.vectors(self.letters(touched[distinct]), keep=True))
             tables = inputs, whole_lines(self._contexts[touched])
         with crew.clock.on("backward"):
             moves = np.zeros_like(tables[0]), np.zeros_like(tables[1])

@@ -56,7 +56,7 @@ class AliasTable:
     others: Words
 
     @classmethod
-    def of(cls, counts: Ints) -> "AliasTable":
+    def of(cls, counts: npt.NDArray[np.integer | np.floating]) -> "AliasTable":
         weights = counts.astype(np.float64) ** POWER
         shares = weights / weights.sum() * len(weights)
         others = np.arange(len(shares), dtype=np.int32)
@@ -89,6 +89,41 @@ def _balance(shares: npt.NDArray[np.float64], others: Words) -> None:
         shares[small[k]] = 1
 
 
+@dataclass(frozen=True)
+class WindowSampler:
+    """Makes windows of a text: which words are kept, how far each looks, and what is drawn against it."""
+
+    window: int
+    draws: int
+    alias_table: AliasTable
+    keep: Floats
+
+    @classmethod
+    def of(
+        cls,
+        counts: npt.NDArray[np.integer | np.floating],
+        *,
+        window: int,
+        negatives: int,
+        sample: float,
+    ) -> "WindowSampler":
+        """By how often each word stands in the text; those that never do come last."""
+        # Heavier draws made the vectors run away in windows of sixty over two thousand words.
+        enough = MOST_NEGATIVES if window <= USUAL_WINDOW else MOST_NEGATIVES // 2
+        draws = DRAWS * -(-negatives * max(window, USUAL_WINDOW) // (USUAL_WINDOW * enough))
+        share = np.maximum(counts, 1e-9) / max(counts.sum(), 1)
+        keep = np.minimum(np.sqrt(sample / share) + sample / share, 1).astype(np.float32)
+        return cls(window, draws, AliasTable.of(counts[: np.count_nonzero(counts)]), keep)
+
+    def windows(self, numbers: Words, offsets: Ints, seed: np.uint64) -> tuple[Windows, Ints]:
+        """The windows of some rows of word numbers, -1 for no word; and where each word of them stood."""
+        words, firsts, lasts, places = _thinned(numbers, offsets, self.keep, seed)
+        reaches = np.empty(len(words), np.uint8)
+        drawn = np.empty(-(-len(words) // TOGETHER) * self.draws, np.int32)
+        _draw(seed, self.window, self.alias_table.chances, self.alias_table.others, reaches, drawn)
+        return Windows(words, firsts, lasts, reaches, self.window, 0, len(words), drawn, self.draws), places
+
+
 class WindowFeed:
     """The words of a corpus in blocks of as many; ``numbers`` says which word each of the corpus's is."""
 
@@ -106,17 +141,12 @@ class WindowFeed:
         block_words: int,
         seed: int,
     ) -> None:
-        self._corpus, self._numbers, self._window = corpus, numbers, window
+        self._corpus, self._numbers = corpus, numbers
         self._block, self._seed = block_words, seed
         self._starts = _starts(corpus)
         words = int(self._starts[-1])
         self.between_exchanges = LEAST_BETWEEN, max(words // EXCHANGES, LEAST_BETWEEN)
-        self._alias_table = AliasTable.of(counts)
-        # Heavier draws made the vectors run away in windows of sixty over two thousand words.
-        enough = MOST_NEGATIVES if window <= USUAL_WINDOW else MOST_NEGATIVES // 2
-        self._draws = DRAWS * -(-negatives * max(window, USUAL_WINDOW) // (USUAL_WINDOW * enough))
-        share = counts / max(counts.sum(), 1)
-        self._keep = np.minimum(np.sqrt(sample / share) + sample / share, 1).astype(np.float32)
+        self._sampler = WindowSampler.of(counts, window=window, negatives=negatives, sample=sample)
 
     def __len__(self) -> int:
         return (int(self._starts[-1]) + self._block - 1) // self._block
@@ -135,13 +165,16 @@ class WindowFeed:
         skipped = int(self._starts[rows[0]])
         cut = np.clip(offsets, first - skipped, last - skipped)
         numbers = self._numbers[tokens[cut[0] : cut[-1]]]
-        start = np.uint64(_seed(np.uint64(self._seed), np.uint64(epoch), np.uint64(piece.block)))
-        words, firsts, lasts, places = _thinned(numbers, cut - cut[0], self._keep, start)
+        windows, places = self._sampler.windows(
+            numbers, cut - cut[0], seed_of(self._seed, epoch, piece.block)
+        )
         begin, end = np.searchsorted(places, [piece.first, piece.last]).tolist()
-        reaches = np.empty(len(words), np.uint8)
-        drawn = np.empty(-(-len(words) // TOGETHER) * self._draws, np.int32)
-        _draw(start, self._window, self._alias_table.chances, self._alias_table.others, reaches, drawn)
-        return Windows(words, firsts, lasts, reaches, self._window, begin, end, drawn, self._draws)
+        return windows._replace(begin=begin, end=end)
+
+
+def seed_of(seed: int, epoch: int, block: int) -> np.uint64:
+    """What is random in a block comes from this."""
+    return np.uint64(_seed(np.uint64(seed), np.uint64(epoch), np.uint64(block)))
 
 
 def _starts(corpus: Corpus) -> Ints:

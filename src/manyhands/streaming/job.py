@@ -1,0 +1,73 @@
+"""What is learnt from a stream, and how: frozen, with every setting checked by its owner."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from manyhands.bundle.bundle import VERSION
+from manyhands.catalog import LEARNERS, STREAM_LEARNERS, load
+from manyhands.data.streams.stream import describe
+from manyhands.errors import UsageError
+from manyhands.models.learner import StreamLearner
+from manyhands.records import Resources
+from manyhands.settings import PrepareSettings, ReadingSettings, Settings, nearest, option
+from manyhands.streaming.settings import StreamingSettings
+
+
+@dataclass(frozen=True)
+class StreamJob:
+    """What is learnt, from where and how: with the messages, all that decides what comes out."""
+
+    url: str
+    model: str
+    learner: type[StreamLearner]
+    settings: Any
+    stream: StreamingSettings
+    reading: PrepareSettings
+    resources: Resources
+
+    @property
+    def labelled(self) -> bool:
+        return self.learner.learns == "labels"
+
+    @property
+    def threads(self) -> int:
+        return 1 if self.stream.deterministic else self.resources.threads
+
+    @property
+    def side_by_side(self) -> bool:
+        """Threads learn pieces of their own."""
+        return self.threads > 1 and not self.learner.shares_batches
+
+    def identity(self) -> dict[str, Any]:
+        """A snapshot fits this and nothing else."""
+        chosen = self.settings.model_dump(exclude=set(self.learner.without))
+        reading = self.reading.model_dump(mode="json", include=set(ReadingSettings.model_fields))
+        about = {"version": VERSION, "stream": describe(self.url), "model": self.model}
+        return {**about, **reading, **self.stream.deciding(), **chosen}
+
+
+def job_for(url: str, model: str, settings: dict[str, Any], resources: Resources) -> StreamJob:
+    """Check all settings, each by its owner."""
+    if model in LEARNERS and model not in STREAM_LEARNERS:
+        raise UsageError(f"{model} cannot learn from a stream; there are: {', '.join(STREAM_LEARNERS)}")
+    learner = load(STREAM_LEARNERS, "model", model)
+    owners: list[type[Settings]] = [learner.Settings, StreamingSettings, ReadingSettings]
+    parts: list[dict[str, Any]] = [{} for _ in owners]
+    for name, value in settings.items():
+        owner = next((n for n, kind in enumerate(owners) if name in kind.model_fields), None)
+        if name in learner.without:
+            raise UsageError(f"{option(name)} is not for streams")
+        if owner is None:
+            known = [field for kind in owners for field in kind.model_fields]
+            raise UsageError(f"there is no setting '{name}'; {nearest(name, known)}")
+        parts[owner][name] = value
+    own, streaming, reading = (kind.create(**part) for kind, part in zip(owners, parts, strict=True))
+    if learner.learns == "words":
+        for name in ("labels", "label_field"):
+            if name in parts[2]:
+                raise UsageError(f"{option(name)} is for classifiers; {model} learns from any text")
+        reading = reading.model_copy(update={"labels": "none"})
+    elif reading.labels == "none":  # type: ignore[attr-defined]
+        raise UsageError(f"{model} is a classifier and needs labels; leave out --labels none")
+    full = PrepareSettings(**reading.model_dump())
+    return StreamJob(url, model, learner, own, streaming, full, resources)  # type: ignore[arg-type]
