@@ -1,4 +1,4 @@
-"""Ray: started here or joined elsewhere, quietly; what it exposes is said, and its complaints in a sentence."""
+"""Ray: started here or joined elsewhere, quietly; what it exposes is said, its complaints in one sentence."""
 
 import logging
 import os
@@ -15,7 +15,9 @@ from manyhands.errors import ManyhandsError, UsageError, missing_extra
 from manyhands.settings import Settings
 
 AUTHENTICATION, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
-STORE_BYTES = 256 << 20  # of memory for messages on their way, at least; Ray would take a third of the machine
+STORE_BYTES = (
+    256 << 20
+)  # of memory for messages on their way, at least; Ray would take a third of the machine
 ADDRESS = re.compile(r"auto$|ray://[^\s/:]+:\d{1,5}$|[^\s/:]+:\d{1,5}$")
 LONGEST_REASON = 300
 
@@ -80,7 +82,7 @@ def _connect(library: Any, address: str | None, cpus: int, store_bytes: int) -> 
 
 def exposed(library: Any) -> str:
     """What of Ray's own processes others on the network can reach, in a sentence."""
-    node = next((node for node in library.nodes() if node["Alive"]), {})
+    node: dict[str, Any] = next((node for node in library.nodes() if node["Alive"]), {})
     ports = [node.get(name, 0) for name in ("NodeManagerPort", "ObjectManagerPort", "RuntimeEnvAgentPort")]
     named = ", ".join(str(port) for port in ports if port and port > 0)
     guarded = os.environ.get(AUTHENTICATION) == "token"

@@ -42,8 +42,8 @@ class State:
     loss: Loss = NOTHING
     history: list[dict[str, Any]] = field(default_factory=list)
     laps: list[dict[str, Any]] = field(default_factory=list)  # where the time of each epoch went
-    # Of a spread whose workers do not go through epochs in order: what is learnt of those that are not over, each
-    # piece by its epoch, its block, and the rows from where to where.
+    # Of a spread whose workers do not go through epochs in order: what is learnt of those that are not over,
+    # each piece by its epoch, its block, and the rows from where to where.
     learnt: list[list[int]] = field(default_factory=list)
     best_epoch: int = 0
     best: Arrays = field(default_factory=dict)

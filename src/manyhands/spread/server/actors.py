@@ -16,7 +16,7 @@ EXCHANGE, LEARN = "exchange", "learn"  # what a worker does side by side
 
 
 class ShardActor:
-    """A shard in a process of its own. Ray starts one that was killed again, and repeats what it was asked."""
+    """A shard in a process of its own. Ray starts a killed one again, and repeats what it was asked."""
 
     def __init__(self, number: int, shards: int, name: str) -> None:
         self._shard = Shard(number, shards, name)
@@ -42,13 +42,11 @@ class WorkerActor:
 
     def __init__(self, opening: Opening, shards: list[Any]) -> None:
         self._opening, self._shards = opening, shards
-        self._worker: Any = None
 
     def open(self) -> Place:
         import ray  # noqa: PLC0415
 
-        node = ray.get_runtime_context().get_node_id()
-        self._worker = Worker.open(self._opening, node)
+        self._worker = Worker.open(self._opening, ray.get_runtime_context().get_node_id())
         return self._worker.place()
 
     def join(self, other: Place) -> Place:

@@ -1,9 +1,10 @@
 """The rule of ``merge``, for moves that come in one after the other and not all together.
 
-A replica's move of a row is divided by how many replicas move that row: so far it counts at once, and the rest is
-owed. A share of what is owed is paid with every push, so much that after a push of everyone it comes to what
-``merge`` would pay in one exchange. The share follows the agreement of moves with what is owed, as there, once
-in as many pushes as there are replicas. A row that one replica alone moves is owed nothing.
+A replica's move of a row is divided by how many replicas move that row: so far it counts at once, and the
+rest is owed. A share of what is owed is paid with every push, so much that after a push of everyone it
+comes to what ``merge`` would pay in one exchange. The share follows the agreement of moves with what is
+owed, as there, once in as many pushes as there are replicas. A row that one replica alone moves is owed
+nothing.
 
 Who moves a row is known by its turns: a turn ends when a replica comes that has been there in this turn.
 """

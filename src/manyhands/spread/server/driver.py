@@ -1,11 +1,12 @@
-"""The driver: hands out rows, has replicas exchange, judges what came of it, and copes with those that are lost.
+"""The driver: hands out rows, has replicas exchange, judges what came of it, and copes with losses.
 
-It learns nothing itself. Workers are given leases, two at a time, so that none waits for the next. What is learnt
-counts when shards have it. For a validation or a checkpoint, all replicas push what they have, and shards tell what
-is agreed on; meanwhile everyone goes on.
+It learns nothing itself. Workers are given leases, two at a time, so that none waits for the next. What is
+learnt counts when shards have it. For a validation or a checkpoint, all replicas push what they have, and
+shards tell what is agreed on; meanwhile everyone goes on.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ import numpy as np
 
 from manyhands.errors import InputError, ManyhandsError
 from manyhands.kernels.simd import Floats
-from manyhands.models.learner import Feed, Learner, Loss, StateArray
+from manyhands.models.learner import Feed, Loss, StateArray
 from manyhands.records import Progress, Traffic
 from manyhands.spread.merge import GROWTH
 from manyhands.spread.server.arrivals import MOST_REPLICAS
@@ -63,10 +64,12 @@ class Hand:
     place: Place | None = None
     ready: bool = False
     leases: dict[int, Lease] = field(default_factory=dict)
-    heard: float = 0.0  # when it answered last
+    heard: float = 0.0  # when it answered last, or was given something after it had nothing
     restarts: int = 0
-    rows: int = 0
-    seconds: float = 0.0
+    rows: Counter[int] = field(default_factory=Counter)  # that it has learnt, by epoch
+    seconds: dict[int, float] = field(default_factory=dict)  # which it took for that
+    idle: float = 0.0  # seconds without anything to learn
+    waits_for: str = ""  # who holds the oldest rows, if that keeps it from going on
 
     @property
     def name(self) -> str:
@@ -124,6 +127,7 @@ class Driver:
         self._groups: list[Group] = []
         self._asked: dict[Any, tuple[Callable[..., None], Any]] = {}
         self._seen, self._turn, self._turn_rows, self._exchanges = state.seen, 0, 0, 0
+        self._exchanges_before = 0  # up to the end of the last epoch
         self._losses: dict[int, Loss] = {state.epoch: state.loss}
         self._learnt_rows: dict[int, int] = {}
         for epoch, _, first, last in state.learnt:
@@ -216,17 +220,23 @@ class Driver:
                 if not isinstance(error, Exception):  # an interrupt: what was learnt is not lost
                     self._settle_now()
                 raise
-        wait = sum(self._waited.values())
-        return Traffic(self._bytes, round(wait, 3), self._behind / max(self._exchanges, 1))
+        idle = sum(hand.idle for hand in self._hands)
+        return Traffic(self._bytes, round(idle, 3), round(self._behind / max(self._exchanges, 1), 3))
 
     def _show_epoch(self) -> None:
         state = self._training.state
-        self._progress.stage(f"epoch {state.epoch + 1} of {self._plan.epochs}", self._work.rows, self._feed.unit)
+        self._progress.stage(
+            f"epoch {state.epoch + 1} of {self._plan.epochs}", self._work.rows, self._feed.unit
+        )
 
     def _shown(self) -> int:
         return min(self._learnt_rows.get(self._training.state.epoch, 0), self._work.rows)
 
     def _note(self) -> str:
+        now = time.monotonic()
+        slow = {hand.waits_for for hand in self._hands if hand.waits_for and now - hand.heard > SLOW_SECONDS}
+        if slow:
+            return f"waiting for {', '.join(sorted(slow))}"
         loss = self._losses.get(self._training.state.epoch, NOTHING)
         return f"loss {loss.mean:.4f}" if loss.rows else ""
 
@@ -262,20 +272,27 @@ class Driver:
 
     def _may_go_on(self, hand: Hand) -> bool:
         group = self._group_of(hand)
-        if len(hand.leases) >= (DEPTH if self._alone and not self._manner.sync else 1) or group.speaker is None:
+        if (
+            len(hand.leases) >= (DEPTH if self._alone and not self._manner.sync else 1)
+            or group.speaker is None
+        ):
             return False
         if not self._alone and (group.pushing is not None or group.rows >= self._quota(group)):
             return False  # an answer that comes late would make the hottest rows swing
         oldest, whose = self._oldest(hand)
         if self._turn - oldest <= self._manner.staleness or self._manner.sync:
             return True
-        if not hand.leases:
-            self._waited[whose] = self._waited.get(whose, 0.0)
+        hand.waits_for = whose
         return False
 
     def _oldest(self, hand: Hand) -> tuple[int, str]:
         """The turn of the oldest rows that someone else has, and who that is."""
-        found = [(lease.turn, other.name) for other in self._hands if other is not hand for lease in other.leases.values()]
+        found = [
+            (lease.turn, other.name)
+            for other in self._hands
+            if other is not hand
+            for lease in other.leases.values()
+        ]
         return min(found, default=(self._turn, ""))
 
     def _give(self, hand: Hand) -> None:
@@ -287,9 +304,16 @@ class Driver:
         if self._turn_rows >= between:
             self._turn, self._turn_rows = self._turn + 1, 0
         if not hand.leases:
-            hand.heard = time.monotonic()
+            self._note_idle(hand)
         hand.leases[lease.number] = lease
         self._ask(hand, lambda hand, learnt: self._learnt(hand, lease, learnt), "learn", lease)
+
+    def _note_idle(self, hand: Hand) -> None:
+        now = time.monotonic()
+        hand.idle += now - hand.heard
+        if hand.waits_for:
+            self._waited[hand.waits_for] = self._waited.get(hand.waits_for, 0.0) + now - hand.heard
+        hand.heard, hand.waits_for = now, ""
 
     def _ask(self, hand: Hand, told: Callable[..., None], what: str, *arguments: Any, **named: Any) -> None:
         self._asked[self._lines.ask(hand.who, what, *arguments, **named)] = told, hand
@@ -300,8 +324,8 @@ class Driver:
     def _learnt(self, hand: Hand, lease: Lease, learnt: Learnt) -> None:
         if hand.leases.pop(lease.number, None) is None:
             return
-        hand.rows += lease.rows
-        hand.seconds += learnt.seconds
+        hand.rows[lease.epoch] += lease.rows
+        hand.seconds[lease.epoch] = hand.seconds.get(lease.epoch, 0.0) + learnt.seconds
         if not np.isfinite(learnt.total):
             self._training.state.add(Loss(learnt.total, learnt.rows), self._feed.unit)
         self._group_of(hand).done.append((lease, learnt))
@@ -393,7 +417,8 @@ class Driver:
                 state.owed[name] = owed
         now = time.monotonic()
         state.seconds, self._checked_at = self._seconds + now - self._began, now
-        state.seen, state.learnt, state.round = self._seen, self._work.learnt(), self._exchanges
+        state.seen, state.learnt = self._seen, self._work.learnt()
+        state.round = self._exchanges - self._exchanges_before
         state.loss = self._losses.get(state.epoch, NOTHING)
 
     def _end_epoch(self, scores: dict[str, float]) -> None:
@@ -406,18 +431,24 @@ class Driver:
         self._losses.pop(state.epoch, None)
         state.end_epoch(self._training.learner, self._plan, scores, self._lap())
         state.learnt, state.loss = self._work.learnt(), self._losses.get(state.epoch, NOTHING)
+        self._exchanges_before = self._exchanges
         self._training.keep(state)
         if not state.done(self._plan):
             self._show_epoch()
 
     def _lap(self) -> dict[str, Any]:
-        """Who learnt how much in this epoch, and how long each worked."""
-        rows = sum(hand.rows for hand in self._hands) or 1
-        shares = [round(hand.rows / rows, 4) for hand in self._hands]
-        seconds = {"learn": [round(hand.seconds, 6) for hand in self._hands]}
-        for hand in self._hands:
-            hand.rows, hand.seconds = 0, 0.0
-        return {"seconds": seconds, "shares": [{"step": self._exchanges, "shares": shares}]}
+        """Who learnt how much in this epoch, how long each worked, and whom others had to wait for."""
+        epoch = self._training.state.epoch
+        rows = [hand.rows.pop(epoch, 0) for hand in self._hands]
+        seconds = [round(hand.seconds.pop(epoch, 0.0), 6) for hand in self._hands]
+        shares = [round(count / max(sum(rows), 1), 4) for count in rows]
+        lap: dict[str, Any] = {
+            "seconds": {"learn": seconds},
+            "shares": [{"step": self._exchanges, "shares": shares}],
+        }
+        slow = {name: round(spent, 3) for name, spent in self._waited.items() if spent >= SLOW_SECONDS}
+        self._waited = {}
+        return lap | ({"waited_for": slow} if slow else {})
 
     def _settle_now(self) -> None:
         """Whoever stops keeps what was learnt so far, if it does not take long."""
@@ -436,7 +467,7 @@ class Driver:
     # --- whoever is lost
 
     def _lost(self, hand: Hand) -> None:
-        """Others take up what it had; it is started again, and joins its replica when it has read its rows."""
+        """Others take up what it had; it is started again, and joins its replica once it has read all."""
         group = self._group_of(hand)
         self._lines.stop(hand.who)
         hand.restarts += 1

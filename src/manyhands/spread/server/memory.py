@@ -1,9 +1,9 @@
 """Tables that the workers of one machine share: memory without a name, which ends with the last who holds it.
 
-Every worker begins with tables of its own. When it joins a replica, the memory of that replica takes their place,
-at the same addresses: whatever the learner holds, it then holds of all. Others find the memory among the open
-files of any process that has it, so it does not matter which of them is killed. (The workers of a crew under
-torchrun pass it through sockets, as ``node`` does, and all begin again when one is lost.)
+Every worker begins with tables of its own. When it joins a replica, the memory of that replica takes their
+place, at the same addresses: whatever the learner holds, it then holds of all. Others find the memory among
+the open files of any process that has it, so it does not matter which of them is killed. (The workers of a
+crew under torchrun pass it through sockets, as ``node`` does, and all begin again when one is lost.)
 """
 
 import ctypes

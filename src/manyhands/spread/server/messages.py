@@ -15,7 +15,7 @@ UPPER = np.uint32(16)  # bits, which travel; the others do not
 
 
 class Table(NamedTuple):
-    """An array as shards know it: so many rows of weights, and a column of AdaGrad's squares if it has one."""
+    """An array as shards know it: rows of weights, and a column of AdaGrad's squares if it has one."""
 
     name: str
     rows: int
@@ -26,7 +26,7 @@ class Table(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """How far a replica has moved some rows of a table that a shard owns; ``reach`` limits what it is told."""
+    """How far a replica has moved some rows that a shard owns; ``reach`` limits what it is told."""
 
     reach: int  # in rows of the whole table
     rows: Rows  # as the shard numbers them

@@ -1,6 +1,6 @@
-"""A replica's side of the exchange with the shards: what all agreed on when it looked last, and its moves since.
+"""A replica's side of the exchange with shards: what all agreed on when it looked last, and its moves since.
 
-Only half of the bits of a move travel. What is rounded away remains part of the next move, so nothing is lost.
+Only half of the bits of a move travel. What is rounded away remains part of the next move: nothing is lost.
 """
 
 import time
@@ -17,7 +17,7 @@ from manyhands.spread.merge import reach
 from manyhands.spread.server.messages import Exchanged, Halves, Moves, News, Push, Reply, table_of
 
 NONE = -1  # in place of the column of squares
-# Of a weight: a row that has moved by less waits for the next exchange, as does what was rounded away of others.
+# Of a weight: a row that has moved by less waits for the next exchange, as does what was rounded away.
 LITTLE = np.float32(2**-10)
 
 
@@ -104,7 +104,7 @@ class Replica:
         self._exchanges = 0
 
     def begin_from_shards(self, *, keep: bool) -> int:
-        """Take over all that they have, and ``keep`` moves that they do not have yet; gives the bytes of it."""
+        """Take over all that they have; ``keep`` moves that they do not have yet. Gives the bytes of it."""
         replies = self._shards.tell_all(self._number)
         for shard, reply in enumerate(replies):
             self._clocks[shard] = reply.clock

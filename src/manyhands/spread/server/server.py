@@ -1,8 +1,8 @@
 """``server``: asynchronous training with a parameter server on Ray.
 
-Shards of the server hold the tables, a part of the rows each. Workers learn leases of rows at their own pace. Those
-of one machine do so in the same memory, without locks (Hogwild), as threads do; machines push what they have
-moved to the shards, hear what others have, and never wait for them unless they are too far ahead.
+Shards of the server hold the tables, a part of the rows each. Workers learn leases of rows at their own pace.
+Those of one machine do so in the same memory, without locks (Hogwild), as threads do; machines push what they
+have moved to the shards, hear what others have, and never wait for them unless they are too far ahead.
 """
 
 import secrets
@@ -18,7 +18,7 @@ from manyhands.records import Progress
 from manyhands.settings import Common
 from manyhands.spread.server.actors import RayLines
 from manyhands.spread.server.driver import Driver, Manner
-from manyhands.spread.server.worker import Opening
+from manyhands.spread.server.worker import Onlooker, Opening
 from manyhands.spread.spread import Spread
 from manyhands.storage.files import STDIN
 from manyhands.text.labelled_rows import LabelledRows
@@ -116,13 +116,6 @@ class Server(Spread):
             outcome = training.run(lambda: driver.run(validate))
             lines.end()
             return outcome
-
-
-class Onlooker(Alone):
-    """Knows of the blocks, and makes none of them."""
-
-    def share(self, count: int) -> tuple[int, int]:
-        return 0, 0
 
 
 def _settings(job: Job) -> ServerSettings:

@@ -1,4 +1,4 @@
-"""A shard of the parameter server: it owns every so-manieth row of each table, hot ones and rare ones alike."""
+"""A shard of the parameter server: it owns every so-manieth row of each table, hot and rare ones alike."""
 
 import tempfile
 from pathlib import Path
@@ -119,7 +119,7 @@ class Shard:
         return Reply(self._clock, 0, min(part.share for part in self._arrivals), news)
 
     def state(self) -> Arrays:
-        """Weights, squares and what is owed, of every table: for the driver, who knows which rows these are."""
+        """Weights, squares and what is owed, of every table; the driver knows which rows these are."""
         kept = {}
         for part in self._arrivals:
             for key, array in (("weights", part.weights), ("squares", part.squares), ("owed", part.owed)):

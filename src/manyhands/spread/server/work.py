@@ -18,7 +18,7 @@ ABOUT = 1.25  # times the rows that are asked for, before a block is cut
 
 
 class Work:
-    """The epochs from ``epoch`` up to ``epochs``, of which some pieces are learnt already: epoch, block, from, to."""
+    """The epochs from ``epoch`` up to ``epochs``; what is done of them is ``learnt``."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Work:
         self._learnt.pop(epoch, None)
 
     def learnt(self) -> list[list[int]]:
-        """What is learnt of the epochs that are not over, as a checkpoint keeps it: epoch, block, from, to."""
+        """What is done of the epochs that are not over, as a checkpoint has it: epoch, block, from, to."""
         return [[epoch, *piece] for epoch, pieces in self._learnt.items() for piece in pieces]
 
 
@@ -120,8 +120,8 @@ def _first(pieces: deque[Piece], rows: int, *, whole: bool = False, last: bool =
     """Take about so many rows away, the first or the ``last``; a block is not cut for a few more or less.
 
     >>> left = deque([Piece(7, 0, 10), Piece(3, 0, 10)])
-    >>> _first(left, 15), left
-    ([Piece(block=7, first=0, last=10), Piece(block=3, first=0, last=5)], deque([Piece(block=3, first=5, last=10)]))
+    >>> _first(left, 15)
+    [Piece(block=7, first=0, last=10), Piece(block=3, first=0, last=5)]
     >>> _first(left, 4, last=True), left
     ([Piece(block=3, first=5, last=10)], deque([]))
     """

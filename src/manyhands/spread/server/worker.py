@@ -1,4 +1,4 @@
-"""A worker: it learns the leases that it is given, in tables that it may share, and may speak for their replica."""
+"""A worker: it learns what it is given, in tables that it may share, and may speak for their replica."""
 
 import os
 import socket
@@ -25,7 +25,7 @@ from manyhands.training.loop import block_seed
 from manyhands.training.objective import objective_of
 from manyhands.training.splits import open_splits
 
-# How the tables of a replica stand to what shards have: equal, ahead of it by what is to be kept, or to be set to it.
+# How the tables of a replica stand to what shards have: equal, ahead of it, or to be fetched from there.
 Begin = Literal["equal", "ahead", "fetch"]
 
 
@@ -63,6 +63,13 @@ class Member(Alone):
         self._begun, self.workers = True, self._of
 
 
+class Onlooker(Alone):
+    """What a driver is to a learner: it knows of the blocks, and makes none of them."""
+
+    def share(self, count: int) -> tuple[int, int]:
+        return 0, 0
+
+
 class Worker:
     """Learns in its own process; the driver decides what, and when its replica exchanges."""
 
@@ -96,7 +103,8 @@ class Worker:
         examples = objective_of(call.model).ready(job, splits.train)
         if examples.fingerprint != opening.data:
             raise InputError(
-                f"{call.data[0]} holds other rows on {socket.gethostname()} than here; copy it to all machines"
+                f"{call.data[0]} holds other rows on {socket.gethostname()} than on the driver; "
+                "copy it to all machines"
             )
         known = previous.model if previous else None
         return cls(job, examples, known, opening.rank, opening.workers, node)
