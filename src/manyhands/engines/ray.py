@@ -56,6 +56,7 @@ def ray(address: str | None, cpus: int, store_bytes: int) -> Iterator[Any]:
         yield library
         return
     try:
+        _look_at_token_again()
         _connect(library, address, cpus, store_bytes)
         yield library
     finally:
@@ -63,6 +64,15 @@ def ray(address: str | None, cpus: int, store_bytes: int) -> Iterator[Any]:
             library.shutdown()
         if made:
             os.environ.pop(TOKEN, None)
+
+
+def _look_at_token_again() -> None:
+    """Ray reads it when it is imported, which others may have done before us."""
+    with suppress(ImportError, AttributeError):  # these have no public names
+        from ray._raylet import AuthenticationTokenLoader, Config  # noqa: PLC0415
+
+        Config.initialize("")
+        AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _connect(library: Any, address: str | None, cpus: int, store_bytes: int) -> None:

@@ -6,7 +6,8 @@ comes to what ``merge`` would pay in one exchange. The share follows the agreeme
 owed, as there, once in as many pushes as there are replicas. A row that one replica alone moves is owed
 nothing.
 
-Who moves a row is known by its turns: a turn ends when a replica comes that has been there in this turn.
+Who moves a row is counted over spans of pushes, in which each replica exchanges the row about twice; the last
+span counts as long as the next is not over.
 """
 
 import math
@@ -17,11 +18,12 @@ import numpy.typing as npt
 
 from manyhands.kernels.compile import kernel
 from manyhands.kernels.simd import Floats
-from manyhands.spread.merge import FASTER, HOTTEST, MOST_PAID, SLOWER
+from manyhands.spread.merge import FASTER, HOTTEST, MOST_PAID, SELDOM, SLOWER
 from manyhands.spread.server.messages import Halves, News, Rows, Table, widen
 
 Bits = npt.NDArray[np.uint64]  # one for each replica
 MOST_REPLICAS = 64
+SPAN = 2  # exchanges of each replica, over which movers are counted
 ONE = np.uint64(1)
 
 
@@ -38,12 +40,15 @@ class Arrivals:
         self.owed = np.zeros(weights.size + 1, np.float32) if owed is None else owed
         if owed is None:
             self.owed[-1] = self._least_paid
-        self._turn, self._movers = np.zeros(rows, np.uint64), np.zeros(rows, np.uint8)
+        # Of each row: the span in which it was moved last, by whom, and by how many in the one before.
+        self._span, self._who = np.zeros(rows, np.int32), np.zeros(rows, np.uint64)
+        self._movers = np.zeros(rows, np.uint8)
         self._news = np.zeros(rows, np.uint64)
         hot = self.count(min(HOTTEST, table.rows))
         self._moved = np.zeros((hot, weights.shape[1]), np.float32)  # in the pushes since the share was set
         self._before = self._debts[:hot].copy()
         self._pushes = 0
+        self._seldom = 1 if table.by_frequency or table.rows <= HOTTEST else SELDOM
         # Of rows that are learnt apart, the rarer ones move too little between two exchanges to go too far.
         self._paid_little = hot if table.apart else rows
 
@@ -78,7 +83,8 @@ class Arrivals:
             self.weights,
             self.squares,
             self._debts,
-            self._turn,
+            self._span,
+            self._who,
             self._movers,
             self._news,
             self._moved,
@@ -88,9 +94,12 @@ class Arrivals:
             shares.astype(np.float32),
             self._paid_little,
             self.count(reach),
+            self._pushes,
+            SPAN * self._replicas * self._seldom,
+            len(self._moved) if self.table.by_frequency else len(self.weights),
         )
         self._pushes += 1
-        if self._pushes == self._replicas:
+        if self._pushes % self._replicas == 0:
             self._follow()
 
     def _follow(self) -> None:
@@ -98,7 +107,7 @@ class Arrivals:
         agreement = _agreement(self._before, self._moved)
         share = self.share * math.exp((FASTER if agreement > 0 else SLOWER) * agreement)
         self.owed[-1] = min(max(share, self._least_paid), MOST_PAID)
-        self._moved[:], self._pushes = 0, 0
+        self._moved[:] = 0
         self._before[:] = self._debts[: len(self._before)]
 
     def news(self, replica: int, reach: int, *, all_rows: bool = False) -> News:
@@ -116,7 +125,8 @@ class Arrivals:
             "weights": self.weights,
             "squares": self.squares,
             "owed": self.owed,
-            "turn": self._turn.view(np.int64),
+            "span": self._span,
+            "who": self._who.view(np.int64),
             "movers": self._movers,
             "news": self._news.view(np.int64),
             "moved": self._moved,
@@ -144,7 +154,8 @@ def _absorb(
     weights: Floats,
     squares: Floats,
     owed: Floats,
-    turn: Bits,
+    span: Rows,
+    who: Bits,
     movers: npt.NDArray[np.uint8],
     news: Bits,
     moved: Floats,
@@ -154,11 +165,19 @@ def _absorb(
     shares: Floats,
     paid_little: int,
     reach: int,
+    pushes: int,
+    length: int,
+    often: int,
 ) -> None:
-    """Rows within reach that nobody has moved are paid as well; ``shares`` are by the number of movers."""
+    """Rows within reach that nobody has moved are paid as well; ``shares`` are by the number of movers.
+
+    A span is so long for the first rows, which are exchanged ``often``, and twice as long for as many more.
+    """
     width, at, one = weights.shape[1], 0, np.float32(1)
     last, hot, everyone = len(shares) - 1, len(moved), ~np.uint64(0)
     for row in range(reach):
+        if row == often:
+            often, length = 2 * often, 2 * length
         if at == len(rows) or rows[at] != row:
             share = shares[last] if row < paid_little else one
             changed = False
@@ -170,11 +189,13 @@ def _absorb(
             if changed:
                 news[row] |= everyone
             continue
-        if turn[row] & me:
-            movers[row], turn[row] = _bits(turn[row]), me
+        now = pushes // length
+        if span[row] != now:
+            movers[row] = _bits(who[row]) if span[row] == now - 1 else 0
+            span[row], who[row] = now, me
         else:
-            turn[row] |= me
-        count = min(max(int(movers[row]), _bits(turn[row])), last)
+            who[row] |= me
+        count = min(max(int(movers[row]), _bits(who[row])), last)
         scale = one
         if len(squares):
             growth, known = moves[at, width], squares[row]
