@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-start kernels reference clean
+.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-server bench-start kernels reference clean
 
 # Prepare real reviews, train on them, judge the model and use it.
 demo: $(VENV)/.demo
@@ -97,6 +97,10 @@ bench-kills: $(VENV)/.test
 bench-hosts: $(VENV)/.test
 	tools/system_packages.sh ip:iproute2
 	$(BIN)/python bench/hosts.py
+
+# The parameter server: its speed beside one process, slow and killed workers, emulated machines.
+bench-server: $(VENV)/.test
+	$(BIN)/python bench/server.py --data $(DATA)
 
 # What starting costs: a wheel is built, and installed in a new environment.
 bench-start: $(VENV)/.test

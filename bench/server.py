@@ -1,8 +1,8 @@
-"""The parameter server beside one process: speed, quality and bytes on the same cores; slow and killed workers.
+"""The parameter server beside one process: speed, quality, bytes; slow and killed workers.
 
 ``speed``: two workers of one thread on one machine beside one process of two threads, on prepared data, in
-turn; the best of several, by the training loop and by the whole command. Beside them stands what a dense exchange
-would cost: each worker sends and gets whole tables through Ray, as often as machines would exchange.
+turn; the best of several, by the training loop and by the whole command. Beside them stands what a dense
+exchange would cost: each worker sends and gets whole tables through Ray, as often as machines would exchange.
 ``slow``: one of two workers is held up half of the time, with and without synchronous rounds.
 ``kills``: workers and shards are killed at random moments.
 ``emulated``: so many machines of one worker each, in one process: what their scores come to.

@@ -6,6 +6,7 @@ import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Annotated, Any
 
@@ -69,13 +70,14 @@ def ray(address: str | None, cpus: int, store_bytes: int) -> Iterator[Any]:
 def _look_at_token_again() -> None:
     """Ray reads it when it is imported, which others may have done before us."""
     with suppress(ImportError, AttributeError):  # these have no public names
-        from ray._raylet import AuthenticationTokenLoader, Config  # noqa: PLC0415
-
-        Config.initialize("")
-        AuthenticationTokenLoader.instance().reset_cache()
+        inside: Any = import_module("ray._raylet")
+        inside.Config.initialize("")
+        inside.AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _connect(library: Any, address: str | None, cpus: int, store_bytes: int) -> None:
+    # What Ray says of killed processes goes to standard output, where only results belong; it has no switch.
+    library._private.worker._worker_logs_enabled = False
     quiet = {"log_to_driver": False, "configure_logging": True, "logging_level": logging.ERROR}
     here = {
         "address": "local",

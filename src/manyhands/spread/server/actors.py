@@ -1,6 +1,7 @@
 """Workers and shards as actors of Ray: processes that it places, watches and starts again."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from manyhands.engines.ray import first_done
@@ -12,6 +13,7 @@ from manyhands.spread.server.shard import Shard
 from manyhands.spread.server.worker import Begin, Opening, Worker
 from manyhands.storage.tensors import Arrays
 
+END_SECONDS = 10.0
 EXCHANGE, LEARN = "exchange", "learn"  # what a worker does side by side
 
 
@@ -94,10 +96,12 @@ class RayLines:
         actor = library.remote(ShardActor).options(**kept_alive, scheduling_strategy="SPREAD")
         self._shards = [actor.remote(number, shards, name) for number in range(shards)]
         self._worker = library.remote(concurrency_groups={EXCHANGE: 1, LEARN: 1})(WorkerActor)
+        self._started: list[Any] = []
 
     def start(self, rank: int) -> Any:
         opening = self._openings[rank]
-        return self._worker.options(num_cpus=opening.threads).remote(opening, self._shards)
+        self._started.append(self._worker.options(num_cpus=opening.threads).remote(opening, self._shards))
+        return self._started[-1]
 
     def ask(self, who: Any, what: str, *arguments: Any, **named: Any) -> Any:
         group = EXCHANGE if what == "exchange" else LEARN
@@ -129,6 +133,10 @@ class RayLines:
         return states
 
     def end(self) -> None:
-        self._ray.get([shard.end.remote() for shard in self._shards])
+        """Whoever is still there ends, and leaves nothing behind."""
+        for worker in self._started:
+            self._ray.kill(worker)
+        with suppress(Exception):  # a shard that is being started again has other things to do
+            self._ray.get([shard.end.remote() for shard in self._shards], timeout=END_SECONDS)
         for shard in self._shards:
             self._ray.kill(shard)

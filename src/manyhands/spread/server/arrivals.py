@@ -24,7 +24,7 @@ from manyhands.spread.server.messages import Halves, News, Rows, Table, widen
 Bits = npt.NDArray[np.uint64]  # one for each replica
 MOST_REPLICAS = 64
 SPAN = 2  # exchanges of each replica, over which movers are counted
-ONE = np.uint64(1)
+ONE, EVERYONE = np.uint64(1), ~np.uint64(0)
 
 
 class Arrivals:
@@ -41,10 +41,11 @@ class Arrivals:
         if owed is None:
             self.owed[-1] = self._least_paid
         # Of each row: the span in which it was moved last, by whom, and by how many in the one before.
-        self._span, self._who = np.zeros(rows, np.int32), np.zeros(rows, np.uint64)
+        self._span, self._who = np.full(rows, -1, np.int32), np.zeros(rows, np.uint64)
         self._movers = np.zeros(rows, np.uint8)
         self._news = np.zeros(rows, np.uint64)
         hot = self.count(min(HOTTEST, table.rows))
+        self._who[:hot] = EVERYONE >> np.uint64(MOST_REPLICAS - replicas)  # until it is known
         self._moved = np.zeros((hot, weights.shape[1]), np.float32)  # in the pushes since the share was set
         self._before = self._debts[:hot].copy()
         self._pushes = 0

@@ -35,7 +35,9 @@ from manyhands.training.learn import Training, schedule_of
 from manyhands.training.state import NOTHING, Plan, Validate
 
 DEPTH = 2  # leases that a worker has at once
-LEASES = 64  # of an epoch for each worker, where nothing has to be exchanged
+LEASES = 64  # of an epoch for each worker, at most, where nothing has to be exchanged
+LEASE_SECONDS = 0.1  # and at least so long: a call costs milliseconds
+FEWEST_LEASES = 8
 PUSH_SECONDS = 10.0  # a replica that is alone pushes so often
 LOCAL_STEPS = 8  # batches that a replica learns between two exchanges, of models that share batches
 LOOK_SECONDS = 0.5  # the longest that the driver waits before it looks around
@@ -138,6 +140,8 @@ class Driver:
         self._checked_at = time.monotonic()
         self._validating: Future[dict[str, float]] | None = None
         self._settling = False
+        self._shown, self._shown_loss = -1, NOTHING  # the epoch and the last loss that the user was told
+        self._speed = 0.0  # rows that the fastest worker learns in a second
 
     # --- the beginning
 
@@ -191,7 +195,7 @@ class Driver:
     def _call(self, hand: Hand, what: str, *arguments: Any, **named: Any) -> Any:
         asked = self._lines.ask(hand.who, what, *arguments, **named)
         while not self._lines.wait([asked], LOOK_SECONDS):
-            self._progress.advance(self._shown())
+            self._show()
         return self._lines.answer(asked)
 
     def _speak(self, group: Group, hand: Hand, begin: str) -> None:
@@ -207,15 +211,14 @@ class Driver:
         with ThreadPoolExecutor(1) as judge:
             try:
                 self._began = time.monotonic()
-                self._show_epoch()
                 while not state.done(self._plan):
                     self._give_out()
                     self._exchange_where_due()
                     self._settle_if_due(validate, judge)
                     for asked in self._lines.wait(list(self._asked), LOOK_SECONDS):
-                        self._hear(asked, *self._asked.pop(asked))
+                        self._hear(asked)
                     self._look_for_silent()
-                    self._progress.advance(self._shown(), self._note())
+                    self._show()
             except BaseException as error:
                 if not isinstance(error, Exception):  # an interrupt: what was learnt is not lost
                     self._settle_now()
@@ -223,24 +226,27 @@ class Driver:
         idle = sum(hand.idle for hand in self._hands)
         return Traffic(self._bytes, round(idle, 3), round(self._behind / max(self._exchanges, 1), 3))
 
-    def _show_epoch(self) -> None:
-        state = self._training.state
-        self._progress.stage(
-            f"epoch {state.epoch + 1} of {self._plan.epochs}", self._work.rows, self._feed.unit
-        )
-
-    def _shown(self) -> int:
-        return min(self._learnt_rows.get(self._training.state.epoch, 0), self._work.rows)
-
-    def _note(self) -> str:
+    def _show(self) -> None:
+        """The first epoch that is not learnt yet."""
+        epoch = self._training.state.epoch
+        while epoch < self._plan.epochs - 1 and self._learnt_rows.get(epoch, 0) >= self._work.rows:
+            epoch += 1
+        if epoch != self._shown:
+            self._shown = epoch
+            title = f"epoch {epoch + 1} of {self._plan.epochs}"
+            self._progress.stage(title, self._work.rows, self._feed.unit)
         now = time.monotonic()
         slow = {hand.waits_for for hand in self._hands if hand.waits_for and now - hand.heard > SLOW_SECONDS}
-        if slow:
-            return f"waiting for {', '.join(sorted(slow))}"
-        loss = self._losses.get(self._training.state.epoch, NOTHING)
-        return f"loss {loss.mean:.4f}" if loss.rows else ""
+        note = f"waiting for {', '.join(sorted(slow))}" if slow else ""
+        loss = self._shown_loss
+        if loss.rows and not slow:
+            note = f"loss {loss.mean:.4f}"
+        self._progress.advance(min(self._learnt_rows.get(epoch, 0), self._work.rows), note)
 
-    def _hear(self, asked: Any, told: Callable[..., None], hand: Hand) -> None:
+    def _hear(self, asked: Any) -> None:
+        if asked not in self._asked:  # of a worker whose loss has just been heard of
+            return
+        told, hand = self._asked.pop(asked)
         try:
             answer = self._lines.answer(asked)
         except LostError:
@@ -255,9 +261,10 @@ class Driver:
         """How many rows all together learn between two exchanges."""
         if self._training.learner.shares_batches:
             return LOCAL_STEPS * self._feed.rows(0) * self._manner.workers
-        least, most = self._feed.between_exchanges
         if self._alone:
-            return max(self._work.rows // LEASES, least)
+            enough = int(LEASE_SECONDS * self._speed * self._manner.workers)
+            return max(self._work.rows // LEASES, min(enough, self._work.rows // FEWEST_LEASES), 1)
+        least, most = self._feed.between_exchanges
         return int(min(max(GROWTH * self._work.given, least), most))
 
     def _give_out(self) -> None:
@@ -324,12 +331,14 @@ class Driver:
     def _learnt(self, hand: Hand, lease: Lease, learnt: Learnt) -> None:
         if hand.leases.pop(lease.number, None) is None:
             return
+        self._speed = max(self._speed, lease.rows / max(learnt.seconds, 1e-6))
         hand.rows[lease.epoch] += lease.rows
         hand.seconds[lease.epoch] = hand.seconds.get(lease.epoch, 0.0) + learnt.seconds
         if not np.isfinite(learnt.total):
             self._training.state.add(Loss(learnt.total, learnt.rows), self._feed.unit)
         self._group_of(hand).done.append((lease, learnt))
         self._learnt_rows[lease.epoch] = self._learnt_rows.get(lease.epoch, 0) + lease.rows
+        self._shown_loss = Loss(learnt.total, learnt.rows)
 
     # --- replicas exchange
 
@@ -373,17 +382,20 @@ class Driver:
     # --- all push what they have, and it is judged and kept
 
     def _settle_if_due(self, validate: Validate | None, judge: ThreadPoolExecutor) -> None:
+        state = self._training.state
         if self._validating is not None:
             if not self._validating.done():
                 return
             scores, self._validating = self._validating.result(), None
             self._end_epoch(scores)
+            self._training.keep(state)
             return
-        state = self._training.state
-        ended = self._learnt_rows.get(state.epoch, 0) >= self._work.rows
-        kept = time.monotonic() - self._checked_at >= self._training.job.training.checkpoint_seconds
         if not self._settling:
-            if ended or (kept and self._training.keeper):
+            # Where nothing is judged after an epoch, it need not be settled before the end of the last.
+            epoch = state.epoch if validate else self._plan.epochs - 1
+            ended = self._learnt_rows.get(epoch, 0) >= self._work.rows
+            seconds = self._training.job.training.checkpoint_seconds
+            if ended or (self._training.keeper and time.monotonic() - self._checked_at >= seconds):
                 self._begin_settling()
             return
         if not all(group.settled for group in self._groups):
@@ -392,13 +404,12 @@ class Driver:
             return
         self._settling = False
         self._take_over()
-        if self._work.is_over(state.epoch):
-            if validate is None:
-                self._end_epoch({})
-            else:
-                self._validating = judge.submit(validate)
-        else:
-            self._training.keep(state)
+        if validate and self._work.is_over(state.epoch):
+            self._validating = judge.submit(validate)
+            return
+        while not state.done(self._plan) and self._work.is_over(state.epoch):
+            self._end_epoch({})
+        self._training.keep(state)
 
     def _begin_settling(self) -> None:
         self._settling = True
@@ -432,9 +443,6 @@ class Driver:
         state.end_epoch(self._training.learner, self._plan, scores, self._lap())
         state.learnt, state.loss = self._work.learnt(), self._losses.get(state.epoch, NOTHING)
         self._exchanges_before = self._exchanges
-        self._training.keep(state)
-        if not state.done(self._plan):
-            self._show_epoch()
 
     def _lap(self) -> dict[str, Any]:
         """Who learnt how much in this epoch, how long each worked, and whom others had to wait for."""
@@ -459,7 +467,7 @@ class Driver:
         while time.monotonic() < ends:
             self._exchange_where_due()
             for asked in self._lines.wait(list(self._asked), LOOK_SECONDS):
-                self._hear(asked, *self._asked.pop(asked))
+                self._hear(asked)
             if all(group.settled and group.pushing is None for group in self._groups):
                 self._take_over()
                 return

@@ -111,11 +111,12 @@ class Server(Spread):
                 settings.workers, settings.staleness, settings.sync, settings.apart, settings.stall_seconds
             )
             driver = Driver(training, feed, lines, manner, progress)
-            driver.begin()
-            validate = training.validation(valid)
-            outcome = training.run(lambda: driver.run(validate))
-            lines.end()
-            return outcome
+            try:
+                driver.begin()
+                validate = training.validation(valid)
+                return training.run(lambda: driver.run(validate))
+            finally:
+                lines.end()
 
 
 def _settings(job: Job) -> ServerSettings:

@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from manyhands.errors import ResumableError
 from manyhands.spread.server.arrivals import Arrivals
 from manyhands.spread.server.journal import Journal
 from manyhands.spread.server.messages import News, Push, Reply, Table
@@ -103,6 +104,7 @@ class Shard:
 
     def exchange(self, push: Push) -> Reply:
         """Take over what a replica has learnt, and tell it what it asks for."""
+        self._check()
         behind = self._clock - push.clock
         if self._is_new(push):
             if self._journal:
@@ -115,6 +117,7 @@ class Shard:
 
     def tell_all(self, replica: int) -> Reply:
         """All that is agreed on, for a replica that begins."""
+        self._check()
         news = tuple(part.news(replica, part.table.rows, all_rows=True) for part in self._arrivals)
         return Reply(self._clock, 0, min(part.share for part in self._arrivals), news)
 
@@ -125,6 +128,14 @@ class Shard:
             for key, array in (("weights", part.weights), ("squares", part.squares), ("owed", part.owed)):
                 kept[f"{part.table.name}.{key}"] = array
         return kept
+
+    def _check(self) -> None:
+        """Its files are on the disk of the machine that it ran on."""
+        if not self._arrivals:
+            raise ResumableError(
+                "a shard has begun on another machine, and what it held is lost; repeat the command with "
+                "--resume"
+            )
 
     def _keep_if_long(self) -> None:
         if self._journal:
