@@ -7,7 +7,7 @@ shards tell what is agreed on; meanwhile everyone goes on.
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,8 +38,12 @@ DEPTH = 2  # leases that a worker has at once
 LEASES = 64  # of an epoch for each worker, at most, where nothing has to be exchanged
 LEASE_SECONDS = 0.1  # and at least so long: a call costs milliseconds
 FEWEST_LEASES = 8
+END_LEASES = (
+    8  # parts of what is left for each worker: so many times less than the others are the last leases
+)
 PUSH_SECONDS = 10.0  # a replica that is alone pushes so often
 LOCAL_STEPS = 8  # batches that a replica learns between two exchanges, of models that share batches
+SHORTLY = 0.005
 LOOK_SECONDS = 0.5  # the longest that the driver waits before it looks around
 MOST_RESTARTS = 10  # of one worker
 STOP_SECONDS = 20.0  # for keeping what was learnt, when the user wants to stop
@@ -90,6 +94,7 @@ class Group:
     done: list[tuple[Lease, Learnt]] = field(default_factory=list)
     pushing: list[tuple[Lease, Learnt]] | None = None  # in the exchange that is under way
     pushed_at: float = 0.0
+    epoch: int = -1  # the last of which it was given rows
     whole: bool = False  # the next exchange is to take all rows
     settled: bool = False  # it has taken all rows since that was asked for
 
@@ -130,7 +135,8 @@ class Driver:
         self._asked: dict[Any, tuple[Callable[..., None], Any]] = {}
         self._seen, self._turn, self._turn_rows, self._exchanges = state.seen, 0, 0, 0
         self._exchanges_before = 0  # up to the end of the last epoch
-        self._losses: dict[int, Loss] = {state.epoch: state.loss}
+        self._losses = {state.epoch: state.loss}
+        self._losses |= {int(epoch): Loss(total, rows) for epoch, total, rows in state.ahead}
         self._learnt_rows: dict[int, int] = {}
         for epoch, _, first, last in state.learnt:
             self._learnt_rows[epoch] = self._learnt_rows.get(epoch, 0) + last - first
@@ -215,7 +221,7 @@ class Driver:
                     self._give_out()
                     self._exchange_where_due()
                     self._settle_if_due(validate, judge)
-                    for asked in self._lines.wait(list(self._asked), LOOK_SECONDS):
+                    for asked in self._answered():
                         self._hear(asked)
                     self._look_for_silent()
                     self._show()
@@ -236,12 +242,19 @@ class Driver:
             title = f"epoch {epoch + 1} of {self._plan.epochs}"
             self._progress.stage(title, self._work.rows, self._feed.unit)
         now = time.monotonic()
-        slow = {hand.waits_for for hand in self._hands if hand.waits_for and now - hand.heard > SLOW_SECONDS}
+        idle = [hand for hand in self._hands if not hand.leases and now - hand.heard > SLOW_SECONDS]
+        slow = {hand.waits_for for hand in idle if hand.waits_for}
         note = f"waiting for {', '.join(sorted(slow))}" if slow else ""
         loss = self._shown_loss
         if loss.rows and not slow:
             note = f"loss {loss.mean:.4f}"
         self._progress.advance(min(self._learnt_rows.get(epoch, 0), self._work.rows), note)
+
+    def _answered(self) -> Sequence[Any]:
+        if self._validating is not None or not self._asked:  # which nobody answers
+            time.sleep(SHORTLY)
+            return self._lines.wait(list(self._asked), 0)
+        return self._lines.wait(list(self._asked), LOOK_SECONDS)
 
     def _hear(self, asked: Any) -> None:
         if asked not in self._asked:  # of a worker whose loss has just been heard of
@@ -302,14 +315,25 @@ class Driver:
         ]
         return min(found, default=(self._turn, ""))
 
+    @property
+    def _left(self) -> int:
+        """Rows that are not given out yet, of all epochs."""
+        return self._plan.epochs * self._work.rows - self._work.given
+
     def _give(self, hand: Hand) -> None:
-        between = self._between()
-        lease = self._work.take(hand.rank, max(between // self._manner.workers, 1), self._turn)
+        between, workers = self._between(), self._manner.workers
+        rows = between // workers
+        if self._alone:  # ever less towards the end, so that all end together
+            rows = min(rows, max(self._left // (END_LEASES * workers), rows // END_LEASES))
+        lease = self._work.take(hand.rank, max(rows, 1), self._turn)
         if lease is None:
             return
         self._turn_rows += lease.rows
         if self._turn_rows >= between:
             self._turn, self._turn_rows = self._turn + 1, 0
+        group = self._group_of(hand)
+        if lease.epoch > group.epoch:  # rows that are exchanged seldom are so at least once an epoch
+            group.epoch, group.whole = lease.epoch, not self._alone
         if not hand.leases:
             self._note_idle(hand)
         hand.leases[lease.number] = lease
@@ -352,7 +376,7 @@ class Driver:
             late = time.monotonic() - group.pushed_at >= PUSH_SECONDS
             due = late if self._alone else group.rows >= self._quota(group)
             over = self._manner.sync and not self._alone and not any(hand.leases for hand in group.members)
-            if group.whole or (group.done and (due or over)):
+            if (group.whole and self._settling) or (group.done and (due or over)):
                 self._exchange(group)
 
     def _exchange(self, group: Group) -> None:
@@ -430,7 +454,12 @@ class Driver:
         state.seconds, self._checked_at = self._seconds + now - self._began, now
         state.seen, state.learnt = self._seen, self._work.learnt()
         state.round = self._exchanges - self._exchanges_before
+        self._note_losses()
+
+    def _note_losses(self) -> None:
+        state = self._training.state
         state.loss = self._losses.get(state.epoch, NOTHING)
+        state.ahead = [[epoch, *loss] for epoch, loss in self._losses.items() if epoch > state.epoch]
 
     def _end_epoch(self, scores: dict[str, float]) -> None:
         state = self._training.state
@@ -441,7 +470,8 @@ class Driver:
         self._work.forget(state.epoch)
         self._losses.pop(state.epoch, None)
         state.end_epoch(self._training.learner, self._plan, scores, self._lap())
-        state.learnt, state.loss = self._work.learnt(), self._losses.get(state.epoch, NOTHING)
+        state.learnt = self._work.learnt()
+        self._note_losses()
         self._exchanges_before = self._exchanges
 
     def _lap(self) -> dict[str, Any]:
@@ -466,7 +496,7 @@ class Driver:
         self._begin_settling()
         while time.monotonic() < ends:
             self._exchange_where_due()
-            for asked in self._lines.wait(list(self._asked), LOOK_SECONDS):
+            for asked in self._answered():
                 self._hear(asked)
             if all(group.settled and group.pushing is None for group in self._groups):
                 self._take_over()
