@@ -23,6 +23,7 @@ from manyhands.spread.server.messages import Halves, News, Rows, Table, widen
 
 Bits = npt.NDArray[np.uint64]  # one for each replica
 MOST_REPLICAS = 64
+BATCHES = 0.5  # the power of the number of replicas by which moves of an optimizer are divided
 SPAN = 2  # exchanges of each replica, over which movers are counted
 ONE, EVERYONE = np.uint64(1), ~np.uint64(0)
 
@@ -77,6 +78,10 @@ class Arrivals:
             self.weights[rows] += moves[:, : self.table.width]
             if self.table.squares:
                 self.squares[rows] += moves[:, -1]
+            return
+        if self.table.by_batches:
+            self.weights[rows] += moves * np.float32(self._replicas**-BATCHES)
+            self._news[rows] = EVERYONE
             return
         # So much in every push, that it comes to the share when all who move a row have pushed.
         shares = 1 - (1 - share) ** (1 / np.maximum(np.arange(self._replicas + 1), 1))

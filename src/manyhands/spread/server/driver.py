@@ -163,7 +163,8 @@ class Driver:
         shards = range(self._lines.shards)
         values = [_for_shard(parts, state.owed, shard, self._lines.shards) for shard in shards]
         self._bytes += sum(array.nbytes for part in values for array in part.values())
-        tables = [table_of(name, part) for name, part in parts.items()]
+        batches = learner.shares_batches
+        tables = [table_of(name, part, by_batches=batches) for name, part in parts.items()]
         self._lines.begin_shards(tables, len(self._groups), values)
         for group in self._groups:
             for hand in group.members[1:]:

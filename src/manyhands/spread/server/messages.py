@@ -23,6 +23,7 @@ class Table(NamedTuple):
     squares: bool
     by_frequency: bool
     apart: bool
+    by_batches: bool  # of a model that shares batches: every replica moves it by an optimizer of its own
 
 
 class Moves(NamedTuple):
@@ -115,10 +116,11 @@ def exchanged_parts(learner: Learner) -> dict[str, StateArray]:
     return {name: part for name, part in learner.state().items() if not part.memory}
 
 
-def table_of(name: str, part: StateArray) -> Table:
+def table_of(name: str, part: StateArray, *, by_batches: bool = False) -> Table:
     array = part.array.reshape(len(part.array), -1)
     width = (part.last or array.shape[1]) - part.first
-    return Table(name, len(array), width, part.squares is not None, part.by_frequency, part.apart)
+    squares, often, apart = part.squares is not None, part.by_frequency, part.apart
+    return Table(name, len(array), width, squares, often, apart, by_batches)
 
 
 def widen(halves: Halves) -> Floats:

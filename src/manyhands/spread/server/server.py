@@ -6,11 +6,12 @@ have moved to the shards, hear what others have, and never wait for them unless 
 """
 
 import secrets
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from manyhands.engines.ray import RaySettings, check_address, exposed, free_cpus, ray
+from manyhands.engines.ray import WILL_LISTEN, RaySettings, check_address, exposed, free_cpus, ray
 from manyhands.errors import InputError, UsageError
 from manyhands.machine import LEAST_BYTES, cores
 from manyhands.models.learner import arrays_of
@@ -62,6 +63,16 @@ class Server(Spread):
 
     def __init__(self) -> None:
         self._threads: int | None = None
+
+    def advice(self, data: Sequence[str], settings: Mapping[str, Any]) -> str:
+        """On one machine threads do the same; and whoever starts Ray is to know what that opens."""
+        if settings.get("address") is not None:
+            return ""
+        workers = settings.get("workers", ServerSettings.model_fields["workers"].default)
+        return (
+            f"on one machine, {workers} threads learn as fast as {workers} workers, and start sooner: use "
+            f"--threads {workers} without --spread; {WILL_LISTEN}"
+        )
 
     def check(self, job: Job) -> None:
         check_address(_settings(job).address)
