@@ -42,7 +42,7 @@ END_LEASES = (
     8  # parts of what is left for each worker: so many times less than the others are the last leases
 )
 PUSH_SECONDS = 10.0  # a replica that is alone pushes so often
-LOCAL_STEPS = 8  # batches that a replica learns between two exchanges, of models that share batches
+LOCAL_STEPS = 1  # batches that a replica learns between two exchanges, of models that share batches
 SHORTLY = 0.005
 LOOK_SECONDS = 0.5  # the longest that the driver waits before it looks around
 MOST_RESTARTS = 10  # of one worker
