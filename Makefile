@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-start bench-stream-sources kernels reference clean
+.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-start bench-stream bench-stream-sources bench-server kernels reference clean
 
 # Prepare real reviews, train on them, judge the model and use it.
 demo: $(VENV)/.demo
@@ -101,6 +101,10 @@ bench-hosts: $(VENV)/.test
 # Learning from a stream beside training from files; and its memory, for ten minutes.
 bench-stream: $(VENV)/.test
 	$(BIN)/python bench/stream.py --data $(DATA)
+
+# The parameter server: its speed beside one process, slow and killed workers, emulated machines.
+bench-server: $(VENV)/.test
+	$(BIN)/python bench/server.py --data $(DATA)
 
 # What starting costs: a wheel is built, and installed in a new environment.
 bench-start: $(VENV)/.test

@@ -17,8 +17,9 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 FENCED = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"(?:^|\| )manyhands ([a-z].*)")
 OPTIONS = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
-OF_OTHERS = {  # torchrun's, spark-submit's and TensorBoard's
+OF_OTHERS = {  # torchrun's, spark-submit's, TensorBoard's, Ray's and those of iptables
     *("--nnodes", "--nproc-per-node", "--rdzv-backend", "--rdzv-endpoint", "--deploy-mode", "--logdir"),
+    *("--head", "--port", "--include-dashboard", "--dport"),
 }
 PATHS = re.compile(r"`((?:src/manyhands|tests|bench|tools|docs)/[\w/.-]+)`")
 MODULES = re.compile(r"`(?:manyhands\.)((?:[a-z_]+\.)*[a-z_]+)")

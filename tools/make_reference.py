@@ -457,6 +457,60 @@ def hosts() -> Rows:
     ]
 
 
+def server_speed() -> Rows:
+    rows: Rows = [
+        (
+            "two cores",
+            "seconds of learning, one process, server",
+            "speed (whole command)",
+            "scores, one process, server",
+            "bytes beside a dense exchange",
+        )
+    ]
+    for name, r in record("server")["runs"]["speed"].items():
+        one, two = r["one process, two threads"], r["server, two workers"]
+        judged = [key for key in ("WS-353", "MEN", "accuracy") if key in one]
+        rows.append(
+            (
+                name,
+                f"{one['learning']}, {two['learning']}",
+                f"{r['speed']:.2f} ({r['speed_of_whole_command']:.2f})",
+                "; ".join(f"{key} {one[key]}, {two[key]}" for key in judged),
+                f"{r['bytes_beside_dense']:.4f} ({two['bytes'] / 1e6:.0f} MB)",
+            )
+        )
+    return rows
+
+
+def server_slow() -> Rows:
+    return [
+        (
+            "one of two workers is held up half of the time",
+            "words/s, async",
+            "words/s, sync",
+            "async beside sync",
+        ),
+        *(
+            (
+                memory,
+                f"{r['async']['words_per_second']:,}",
+                f"{r['sync']['words_per_second']:,}",
+                r["async_beside_sync"],
+            )
+            for memory, r in record("server")["runs"]["slow"].items()
+        ),
+    ]
+
+
+def server_emulated() -> Rows:
+    rows: Rows = [("emulated machines", "workers", "scores", "MB in all", "staleness")]
+    for name, runs in record("server")["runs"]["emulated"].items():
+        for workers, r in runs.items():
+            judged = "; ".join(f"{key} {r[key]}" for key in ("WS-353", "MEN", "accuracy") if key in r)
+            rows.append((name, workers, judged, f"{r['bytes'] / 1e6:.0f}", r["staleness"]))
+    return rows
+
+
 def prepare() -> Rows:
     found = record("prepare")
     return _prepared(
@@ -523,8 +577,8 @@ TABLES: dict[str, Callable[[], Rows]] = {
     make.__name__: make
     for make in (
         results, classify, quantize, lstm, lstm_accuracy, embed, study, rare, pip, iris, averages, balance,
-        crews, crews_of_words, crew_speed, crew_work, links, kills, hosts, prepare, spark, rows, memory,
-        stream, stream_memory,
+        crews, crews_of_words, crew_speed, crew_work, links, kills, hosts, server_speed, server_slow,
+        server_emulated, stream, stream_memory, prepare, spark, rows, memory,
     )
 }  # fmt: skip
 

@@ -52,6 +52,7 @@ SPREADS = {
     "single": "manyhands.spread.single:Single",
     "allreduce": "manyhands.spread.allreduce:AllReduce",
     "average": "manyhands.spread.average:Average",
+    "server": "manyhands.spread.server.server:Server",
 }
 
 

@@ -1,5 +1,7 @@
 """Every model of the catalog under every spread of it: as good as alone, every row seen once an epoch."""
 
+from contextlib import nullcontext
+from functools import partial
 from importlib.util import find_spec
 
 import pytest
@@ -8,28 +10,29 @@ from tests.tasks import running_text, told_apart, write_labelled
 
 from manyhands.bundle.word_vectors import embedding_of
 from manyhands.catalog import LEARNERS, SPREADS, load
+from manyhands.engines.ray import ray
 from manyhands.engines.spark import spark
 from manyhands.run.train import train
 
 # What each spread needs to run, and how two are asked to share the work.
-NEEDS = {"allreduce": "torch", "average": "pyspark"}
+NEEDS = {"allreduce": "torch", "average": "pyspark", "server": "ray"}
 TWO = {
     "allreduce": {"workers": 2},
     "allreduce, each with its own memory": {"workers": 2, "deterministic": True},
     "average": {"partitions": 2, "master": "local[2]"},
+    "server": {"workers": 2, "shards": 2},
+    "server, each with its own memory": {"workers": 2, "shards": 2, "apart": True},
 }
+ENGINES = {"average": partial(spark, "local[2]", (), "tests"), "server": partial(ray, None, 2, 0)}
 
 
 @pytest.fixture(scope="module", params=TWO)
 def two(request):
-    """One after the other; Spark starts once for all that it runs."""
+    """One after the other; Spark and Ray start once for all that they run."""
     spread = request.param.partition(",")[0]
     need(NEEDS[spread], find_spec(NEEDS[spread]))
     asked = {"spread": spread, **TWO[request.param]}
-    if spread != "average":
-        yield asked
-        return
-    with spark("local[2]", (), "tests"):
+    with ENGINES.get(spread, nullcontext)():
         yield asked
 
 
@@ -40,7 +43,7 @@ def test_every_spread_is_tried():
 def sends(two, name):
     """Whether anything has to leave a worker's memory."""
     in_place = not load(LEARNERS, "model", name).shares_batches
-    return two["spread"] == "average" or (in_place and "deterministic" in two)
+    return two["spread"] in ("average", "server") or (in_place and "deterministic" in two)
 
 
 @pytest.fixture(scope="module")

@@ -159,7 +159,7 @@ def test_a_sample_is_the_first_rows_of_the_dataset(data, tmp_path):
         ({"threads": 0}, "threads must be from 1"),
         (
             {"spread": "single"},
-            "--spread single has no workers to count; choose --spread allreduce or average",
+            "--spread single has no workers to count; choose --spread allreduce or average or server",
         ),
         ({"spread": "average", "partitions": 2}, "--partitions cannot be set here: --workers lists how many"),
         ({"spread": "average", "threads": 2}, "workers of --spread average have one thread each"),

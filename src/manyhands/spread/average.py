@@ -6,7 +6,6 @@ mean over those who moved it. The means are made chunk by chunk where the tasks 
 more than one model and some chunks.
 """
 
-import os
 import secrets
 import time
 from collections.abc import Iterable
@@ -32,7 +31,7 @@ from manyhands.spread.partition import NO_CHUNK, SCHEMA, TOLD, Round, merge, par
 from manyhands.spread.spread import Spread
 from manyhands.storage.files import STDIN
 from manyhands.text.labelled_rows import LabelledRows
-from manyhands.training.job import Call, Job, Outcome
+from manyhands.training.job import Job, Outcome, call_elsewhere
 from manyhands.training.learn import Training, Watch, begin
 from manyhands.training.schedule import Schedule
 from manyhands.training.state import Plan, Validate
@@ -105,7 +104,7 @@ class Average(Spread):
             training = begin(job, examples, valid, exchange, progress, watch)
             first = Round(
                 run=secrets.token_hex(8),
-                call=_for_executors(job),
+                call=call_elsewhere(job),
                 data=training.examples.fingerprint,
                 memory_bytes=max(job.resources.memory_bytes // _tasks_at_once(session), LEAST_BYTES),
                 partitions=partitions,
@@ -116,29 +115,6 @@ class Average(Spread):
             driver = Driver(session, training, first, counted, progress)
             validate = training.validation(valid)
             return training.run(lambda: driver.run(validate))
-
-
-def _for_executors(job: Job) -> Call:
-    """What executors need to open the same rows and to begin the same learner."""
-    call = job.call
-    if call is None:
-        raise TypeError("nobody else could open the rows of this job")
-    settings = {**job.settings.model_dump(mode="json"), **job.training.model_dump(mode="json")}
-    settings.pop("pretrained_vectors", None)  # the weights that are broadcast hold them already
-    settings |= job.reading.model_dump(mode="json", exclude_unset=True)
-    return Call(
-        data=tuple(_absolute(name) for name in call.data),
-        out=call.out,
-        model=call.model,
-        spread="single",
-        settings={name: value for name, value in settings.items() if value is not None},
-        continue_from=call.continue_from and _absolute(call.continue_from),
-        rows=call.rows,
-    )
-
-
-def _absolute(name: str) -> str:
-    return name if "://" in name else os.path.abspath(name)  # noqa: PTH100 - a pattern is no Path
 
 
 class Driver:

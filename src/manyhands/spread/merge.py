@@ -46,6 +46,11 @@ ENOUGH = {"labels": 12_000, "words": 2_000_000}
 Sum = Callable[[npt.NDArray[Any]], None]  # adds up over all workers, in place
 
 
+def often(apart: bool) -> int:
+    """How many of the rows that move most are exchanged every time."""
+    return HOTTEST if apart else OFTEN
+
+
 def reach(number: int, part: StateArray) -> int:
     """How many rows the exchange of this ``number`` takes, from the first, which move most, on.
 
@@ -58,7 +63,7 @@ def reach(number: int, part: StateArray) -> int:
     """
     rows = len(part.array)
     if part.by_frequency:
-        return min((HOTTEST if part.apart else OFTEN) * (number & -number), rows)
+        return min(often(part.apart) * (number & -number), rows)
     return rows if rows <= HOTTEST or number % SELDOM == 0 else 0
 
 

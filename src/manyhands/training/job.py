@@ -1,6 +1,7 @@
 """A training job: frozen, so that any worker can be given it and come to the same start."""
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
@@ -160,6 +161,29 @@ def job_for(
         previous=previous,
         **rest,
     )
+
+
+def call_elsewhere(job: Job) -> Call:
+    """What processes elsewhere need to open the same rows and to begin the same learner."""
+    call = job.call
+    if call is None:
+        raise TypeError("nobody else could open the rows of this job")
+    settings = {**job.settings.model_dump(mode="json"), **job.training.model_dump(mode="json")}
+    settings.pop("pretrained_vectors", None)  # the weights that they are given hold them already
+    settings |= job.reading.model_dump(mode="json", exclude_unset=True)
+    return Call(
+        data=tuple(_absolute(name) for name in call.data),
+        out=call.out,
+        model=call.model,
+        spread="single",
+        settings={name: value for name, value in settings.items() if value is not None},
+        continue_from=call.continue_from and _absolute(call.continue_from),
+        rows=call.rows,
+    )
+
+
+def _absolute(name: str) -> str:
+    return name if "://" in name else os.path.abspath(name)  # noqa: PTH100 - a pattern is no Path
 
 
 def whose_setting(name: str, model: str, spread: str) -> str:

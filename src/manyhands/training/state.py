@@ -42,6 +42,10 @@ class State:
     loss: Loss = NOTHING
     history: list[dict[str, Any]] = field(default_factory=list)
     laps: list[dict[str, Any]] = field(default_factory=list)  # where the time of each epoch went
+    # Of a spread whose workers do not go through epochs in order: what is learnt of those that are not over,
+    # each piece by its epoch, its block, and the rows from where to where.
+    learnt: list[list[int]] = field(default_factory=list)
+    ahead: list[list[float]] = field(default_factory=list)  # losses of later epochs: epoch, total, rows
     best_epoch: int = 0
     best: Arrays = field(default_factory=dict)
     owed: Arrays = field(default_factory=dict)  # to the weights, by a spread that merges what workers learnt

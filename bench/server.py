@@ -1,0 +1,351 @@
+"""The parameter server beside one process: speed, quality, bytes; slow and killed workers.
+
+``speed``: two workers of one thread on one machine beside one process of two threads, on prepared data, in
+turn; the best of several, by the training loop and by the whole command. Beside them stands what a dense
+exchange would cost: each worker sends and gets whole tables through Ray, as often as machines would exchange.
+``slow``: one of two workers is held up half of the time, with and without synchronous rounds.
+``kills``: workers and shards are killed at random moments.
+``emulated``: so many machines of one worker each, in one process: what their scores come to.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from classification_sets import write_sets
+from crew_speed import datasets
+from crews import MEMORY, read
+from embed import JOB, write_text
+from manyhands.bundle.bundle import load_bundle
+from manyhands.data.labelled_rows import read_rows
+from manyhands.engines.ray import ray
+from manyhands.evaluation.evaluate import judge
+from manyhands.evaluation.words import evaluate_words
+from manyhands.records import Resources, Silent
+from manyhands.settings import PrepareSettings
+from manyhands.spread.merge import exchanges
+from manyhands.spread.server.emulated import emulate
+from manyhands.spread.server.messages import exchanged_parts
+from manyhands.spread.single import Single
+from manyhands.training.exchange import Alone
+from manyhands.training.job import job_for
+from manyhands.training.objective import objective_of
+from manyhands.training.splits import open_splits
+from measure import RECORDS, save
+
+ONE, SERVER = "one process, two threads", "server, two workers"
+WAYS = {
+    ONE: ["--threads", "2"],
+    SERVER: ["--threads", "1", "--spread", "server", "--workers", "2", "--shards", "2"],
+}
+WORDS = ["--window", "5", "--negatives", "5", "--sample", "1e-4", "--min-count", "5"]
+CASES = {  # what is learnt, by which model and how
+    "skipgram, dim 200": ("words", "skipgram", ["--dim", "200", "--epochs", "2", *WORDS]),
+    "skipgram, dim 50": ("words", "skipgram", ["--dim", "50", "--epochs", "2", *WORDS]),
+    "fasttext": ("reviews", "fasttext", []),
+}
+LEAST_SPEED, MOST_BYTES, MOST_LOST, MOST_POINTS, LEAST_ASYNC = 0.85, 0.01, 0.015, 0.3, 1.25
+PERIOD_SECONDS = 0.1  # in which a slow worker rests half of the time
+DENSE_EXCHANGES = 5  # that are timed
+
+
+def run(data: Path, out: Path, model: str, options: list[str], watch: Any = None) -> dict[str, Any]:
+    """A whole command; ``watch`` is called with its process while it runs."""
+    command = [sys.executable, "-m", "manyhands", "train", str(data), "--out", str(out), "--overwrite"]
+    began = time.monotonic()
+    process = subprocess.Popen(
+        [*command, "--json", "--model", model, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    if watch:
+        threading.Thread(target=watch, args=(process,), daemon=True).start()
+    printed, said = process.communicate()
+    if process.returncode:
+        raise SystemExit(f"{command} {options} failed: {said.decode()[-2000:]}")
+    record = json.loads(printed)
+    return {
+        "seconds": round(time.monotonic() - began, 2),
+        "learning": record["learning_seconds"],
+        "seen": record["examples_seen"],
+        "bytes": record["traffic"]["bytes"],
+        "staleness": record["traffic"]["staleness"],
+        "shares": [lap["shares"][0]["shares"] for lap in record["laps"] if lap.get("shares")][-1:],
+    }
+
+
+def scores_of(out: Path, model: str, data: Path, test: Any) -> dict[str, float]:
+    bundle = load_bundle(out)
+    if model == "skipgram":
+        found = evaluate_words(bundle.model.embedding(None), sets=data, threads=2).facts()["similarity"]
+        return {name: round(found[name]["spearman"], 4) for name in ("WS-353", "MEN")}
+    classifier = bundle.classifier
+    return {
+        "accuracy": round(100 * judge(classifier, test.with_names(classifier.labels), threads=2).accuracy, 2)
+    }
+
+
+def dense(data: Path, model: str, options: list[str]) -> dict[str, Any]:
+    """What it would cost to exchange whole tables: the bytes of an epoch, and the time of an exchange."""
+    settings = {
+        name.removeprefix("--").replace("-", "_"): value
+        for name, value in zip(options[::2], options[1::2], strict=True)
+    }
+    job = job_for(model, settings, Resources(2, MEMORY))
+    rows = objective_of(model).ready(job, open_splits((str(data),), job, Silent()).train)
+    from manyhands.catalog import LEARNERS, load
+
+    learner = load(LEARNERS, "model", model).begin(job.settings, rows, None, job.resources, Silent(), Alone())
+    feed = learner.feed(rows, 0, Resources(2, 0), Silent(), Alone())
+    total = sum(feed.rows(block) for block in range(len(feed)))
+    count = sum(
+        len(exchanges(epoch * total, total, *feed.between_exchanges)) for epoch in range(job.settings.epochs)
+    )
+    arrays = [
+        np.ascontiguousarray(part.array[:, part.first : part.last])
+        for part in exchanged_parts(learner).values()
+    ]
+    with ray(None, 2, 8 * sum(array.nbytes for array in arrays)) as library:
+
+        class Table:
+            def __init__(self, arrays: Any) -> None:
+                self._arrays = [array.copy() for array in arrays]
+
+            def exchange(self, moves: Any) -> Any:
+                self._arrays = [array + move for array, move in zip(self._arrays, moves, strict=True)]
+                return self._arrays
+
+        table = library.remote(Table).remote(arrays)
+        library.get(table.exchange.remote(arrays))
+        began = time.monotonic()
+        for _ in range(DENSE_EXCHANGES):
+            library.get(table.exchange.remote(arrays))
+        seconds = (time.monotonic() - began) / DENSE_EXCHANGES
+    size = sum(array.nbytes for array in arrays)
+    return {
+        "table_bytes": size,
+        "exchanges": count,
+        "bytes": 2 * 2 * size * count,  # two workers, there and back
+        "exchange_seconds": round(seconds, 4),
+        "seconds_in_exchanges": round(seconds * count, 1),
+    }
+
+
+def speed(given: Any, folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    data = datasets(given.data, folder, {CASES[name][0] for name in given.cases})
+    test = None
+    if any(CASES[name][1] == "fasttext" for name in given.cases):
+        test = read(write_sets(given.data, folder, ["TripAdvisor"])["TripAdvisor"]["test"])
+    for name in given.cases:
+        of, model, options = CASES[name]
+        run(data[of], folder / "run", model, [*options, "--epochs", "1"])  # compiles
+        runs: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
+        for repeat in range(given.repeats):
+            for way, chosen in WAYS.items():
+                one = run(data[of], folder / "run", model, [*options, *chosen, "--seed", str(repeat + 1)])
+                one |= scores_of(folder / "run", model, given.data, test)
+                runs[way].append(one)
+                print(f"{name}, {way}: {one}", flush=True)
+        best: dict[str, Any] = {
+            way: {key: min(one[key] for one in every) for key in ("seconds", "learning")}
+            for way, every in runs.items()
+        }
+        judged = [key for key in ("WS-353", "MEN", "accuracy") if key in runs[ONE][0]]
+        for way, every in runs.items():
+            best[way] |= {key: round(statistics.mean(one[key] for one in every), 4) for key in judged}
+        best[SERVER]["bytes"] = runs[SERVER][0]["bytes"]
+        best["dense"] = dense(data[of], model, options)
+        best["speed"] = round(best[ONE]["learning"] / best[SERVER]["learning"], 3)
+        best["speed_of_whole_command"] = round(best[ONE]["seconds"] / best[SERVER]["seconds"], 3)
+        best["bytes_beside_dense"] = round(best[SERVER]["bytes"] / best["dense"]["bytes"], 5)
+        best["scores_beside"] = {key: round(best[SERVER][key] - best[ONE][key], 4) for key in judged}
+        best["bars_met"] = {
+            "speed": best["speed"] >= LEAST_SPEED,
+            "bytes": best["bytes_beside_dense"] <= MOST_BYTES,
+            "scores": all(
+                change >= -(MOST_POINTS if key == "accuracy" else MOST_LOST)
+                for key, change in best["scores_beside"].items()
+            ),
+        }
+        print(name, json.dumps(best, indent=1), flush=True)
+        found[name] = {"repeats": given.repeats, "text": of, "settings": options, **best}
+    return {"speed": found}
+
+
+def actors(kind: str) -> list[int]:
+    """Processes of Ray's actors of a kind."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                words = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if words.startswith(f"ray::{kind}".encode()):
+                found.append(int(folder.name))
+    return sorted(found)
+
+
+def hold_up(process: subprocess.Popen[bytes]) -> None:
+    """Let one worker rest half of the time."""
+    while process.poll() is None and len(actors("WorkerActor")) < 2:
+        time.sleep(0.2)
+    time.sleep(1.0)
+    slow = actors("WorkerActor")[:1]
+    while process.poll() is None and slow:
+        try:
+            os.kill(slow[0], signal.SIGSTOP)
+            time.sleep(PERIOD_SECONDS / 2)
+            os.kill(slow[0], signal.SIGCONT)
+            time.sleep(PERIOD_SECONDS / 2)
+        except ProcessLookupError:
+            return
+
+
+def slow(given: Any, folder: Path) -> dict[str, Any]:
+    data = datasets(given.data, folder, {"words"})["words"]
+    _, model, options = CASES["skipgram, dim 50"]
+    found: dict[str, Any] = {}
+    for memory, apart in (("one memory", []), ("apart", ["--apart"])):
+        ways = {}
+        for way, chosen in (("async", []), ("sync", ["--sync"])):
+            every = [
+                run(data, folder / "run", model, [*options, *WAYS[SERVER], *apart, *chosen], hold_up)
+                for _ in range(given.repeats)
+            ]
+            one = min(every, key=lambda each: each["learning"])
+            ways[way] = {**one, "words_per_second": round(one["seen"] / one["learning"])}
+            print(f"slow, {memory}, {way}: {ways[way]}", flush=True)
+        ratio = ways["async"]["words_per_second"] / ways["sync"]["words_per_second"]
+        found[memory] = {**ways, "async_beside_sync": round(ratio, 2), "bar_met": ratio >= LEAST_ASYNC}
+    return {"slow": found}
+
+
+def kill(kind: str, moment: float, happened: list[str], process: subprocess.Popen[bytes]) -> None:
+    """End an actor of a kind, some seconds after all are there."""
+    while process.poll() is None and len(actors("WorkerActor")) < 2:
+        time.sleep(0.1)
+    time.sleep(2.0 + moment)
+    found = actors(kind)
+    if found and process.poll() is None:
+        os.kill(random.choice(found), signal.SIGKILL)
+        happened.append(kind)
+
+
+def kills(given: Any, folder: Path) -> dict[str, Any]:
+    data = datasets(given.data, folder, {"reviews"})["reviews"]
+    test = read(write_sets(given.data, folder, ["TripAdvisor"])["TripAdvisor"]["test"])
+    draw, every = random.Random(3), []
+    quiet = run(data, folder / "run", "fasttext", [*WAYS[SERVER], "--epochs", "10"])
+    usual = scores_of(folder / "run", "fasttext", given.data, test)["accuracy"]
+    for _ in range(given.kills):
+        kind, moment = draw.choice(["WorkerActor", "ShardActor"]), draw.uniform(0.5, 0.9 * quiet["learning"])
+        happened: list[str] = []
+        killer = partial(kill, kind, moment, happened)
+        one = run(data, folder / "run", "fasttext", [*WAYS[SERVER], "--epochs", "10"], killer)
+        one |= scores_of(folder / "run", "fasttext", given.data, test)
+        one |= {"killed": happened, "at": round(moment, 2), "exact": one["seen"] == quiet["seen"]}
+        every.append(one)
+        print(f"killed: {one}", flush=True)
+    hit = [one for one in every if one["killed"]]
+    worst = min((one["accuracy"] for one in hit), default=usual) - usual
+    return {
+        "kills": {
+            "killed": len(hit),
+            "exact": sum(one["exact"] for one in hit),
+            "undisturbed_accuracy": usual,
+            "worst_points": round(worst, 2),
+            "runs": every,
+        }
+    }
+
+
+def emulated(given: Any, folder: Path) -> dict[str, Any]:
+    """Scores of so many machines, beside one process; the mean over the seeds for classifiers."""
+    found: dict[str, Any] = {}
+    for label, files in write_sets(given.data, folder, given.sets).items():
+        train, test = read(files["train"]), read(files["test"])
+
+        def accuracy(model: Any, test: Any = test) -> float:
+            return 100 * judge(model, test.with_names(model.labels), threads=2).accuracy
+
+        runs: dict[str, Any] = {}
+        for workers in (1, *given.workers):
+            points = []
+            for seed in given.seeds:
+                job = job_for("fasttext", {"seed": seed}, Resources(1, MEMORY))
+                outcome = (
+                    Single().run(job, train, None, Silent())
+                    if workers == 1
+                    else emulate(job, train, None, workers)
+                )
+                points.append(round(accuracy(outcome.model), 2))
+            runs[str(workers)] = {
+                "accuracy": round(statistics.mean(points), 2),
+                "of_seeds": points,
+                "bytes": outcome.traffic.bytes,
+                "staleness": outcome.traffic.staleness,
+            }
+            print(f"{label}, fasttext, {workers}: {runs[str(workers)]}", flush=True)
+        found[f"{label}, fasttext"] = runs
+    if given.words:
+        write_text(given.data, folder / "words.txt")
+        text = read_rows(
+            [str(folder / "words.txt")], PrepareSettings(), Resources(2, MEMORY), Silent(), labelled=False
+        )
+        job = job_for("skipgram", {**JOB, "epochs": given.words, "seed": 1}, Resources(1, MEMORY))
+        runs = {}
+        for workers in (1, *given.workers):
+            outcome = (
+                Single().run(job, text.examples, None, Silent())
+                if workers == 1
+                else emulate(job, text.examples, None, workers)
+            )
+            facts = evaluate_words(outcome.model.embedding(None), sets=given.data, threads=2).facts()
+            runs[str(workers)] = {
+                name: round(facts["similarity"][name]["spearman"], 4) for name in ("WS-353", "MEN")
+            } | {"bytes": outcome.traffic.bytes, "staleness": outcome.traffic.staleness}
+            print(f"skipgram, {workers}: {runs[str(workers)]}", flush=True)
+        found[f"12.6 M words, skipgram, {given.words} epochs"] = runs
+    return {"emulated": found}
+
+
+PARTS = {"speed": speed, "slow": slow, "kills": kills, "emulated": emulated}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
+    parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--workers", nargs="+", type=int, default=[2, 8, 16])
+    parser.add_argument("--sets", nargs="*", default=["IMDB"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1])
+    parser.add_argument("--words", type=int, metavar="EPOCHS", default=0)
+    given = parser.parse_args()
+    for part in given.parts:
+        with tempfile.TemporaryDirectory() as name:
+            found = PARTS[part](given, Path(name))
+        path = RECORDS / "server.json"
+        before = json.loads(path.read_text())["runs"] if path.is_file() else {}
+        for key, runs in found.items():
+            before[key] = {**before.get(key, {}), **runs}
+        save("server", {"runs": before})
+
+
+if __name__ == "__main__":
+    main()

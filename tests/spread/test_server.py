@@ -1,0 +1,272 @@
+"""The parts of the server without Ray: what shards make of pushes, who is given which rows."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from manyhands.evaluation.evaluate import judge
+from manyhands.models.learner import StateArray
+from manyhands.records import Resources, Silent
+from manyhands.spread.server.emulated import LocalShards, emulate
+from manyhands.spread.server.memory import Memory, can_share
+from manyhands.spread.server.messages import Moves, Push, table_of, widen
+from manyhands.spread.server.replica import Replica
+from manyhands.spread.server.shard import Shard
+from manyhands.spread.server.work import Work
+from manyhands.spread.single import Single
+from manyhands.training.job import job_for
+from manyhands.training.schedule import Schedule
+from tests.conftest import need
+from tests.tasks import examples
+
+
+def table(rows=10, width=4, *, squares=None, apart=False):
+    draw = np.random.default_rng(0)
+    array = draw.normal(size=(rows, width + (squares is not None))).astype(np.float32)
+    if squares is not None:
+        array[:, squares] = 1.0
+    return StateArray(array, last=width, squares=squares, by_frequency=True, apart=apart)
+
+
+def shards_of(part, count, replicas):
+    """Shards that hold a table, and as many replicas that begin equal to them."""
+    shards = LocalShards(count)
+    for number, shard in enumerate(shards.all):
+        mine = part.array[number::count]
+        squares = mine[:, part.squares].copy() if part.squares is not None else np.zeros(0, np.float32)
+        values = {"t.weights": mine[:, : part.last].copy(), "t.squares": squares}
+        shard.begin([table_of("t", part)], replicas, values)
+    parts = [part._replace(array=part.array.copy()) for _ in range(replicas)]
+    found = [Replica(n, 1, {"t": one}, shards, in_place=True) for n, one in enumerate(parts)]
+    return shards, found, [one.array for one in parts]
+
+
+def agreed(shards, part):
+    out = np.empty_like(part.array[:, : part.last])
+    for number, shard in enumerate(shards.all):
+        out[number :: len(shards)] = shard.state()["t.weights"]
+    return out
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_what_one_replica_moves_arrives_whole(count):
+    part = table()
+    shards, (replica,), (array,) = shards_of(part, count, 1)
+    array[3, :4] += 0.1234567
+    array[9, :4] -= 7.0
+    found = replica.exchange(whole=True, pull=False)
+    assert found.bytes == 2 * (4 + 4 * 2), (
+        "two rows: their numbers, and half of the bits of four weights each"
+    )
+    assert np.allclose(agreed(shards, part), array, rtol=0, atol=0.1234567 * 2**-8)
+    for _ in range(8):
+        array[:, :4] += 0.001  # what is rounded away each time is not lost, nor what is too little to be sent
+        replica.exchange(whole=True, pull=False)
+    assert (np.abs(agreed(shards, part) - array) < 2**-9 * np.abs(array) + 1e-5).all()
+
+
+def test_moves_of_two_become_the_mean_and_the_rest_is_owed():
+    part = table()
+    shards, (one, two), (first, second) = shards_of(part, 2, 2)
+    for _ in range(6):
+        first[0, :4] += 1.0
+        second[0, :4] += 1.0
+        first[1, :4] += 1.0  # which only one of them moves
+        one.exchange(whole=True, pull=True)
+        two.exchange(whole=True, pull=True)
+    moved = agreed(shards, part) - part.array
+    assert np.allclose(moved[1], 6.0, atol=0.02)
+    assert (moved[0] > 6.0).all(), "more than the mean of the two"
+    owed = shards.all[0].state()["t.owed"][:-1].reshape(-1, 4)
+    assert np.allclose(moved[0] + owed[0], 12.0, atol=0.05), "and nothing of the sum is lost"
+    one.exchange(whole=True, pull=True)  # hears of what two did last
+    assert np.allclose(first[:, :4], agreed(shards, part), rtol=2**-10, atol=1e-6)
+
+
+def test_squares_are_added_up():
+    part = table(squares=4)
+    shards, (one, two), (first, second) = shards_of(part, 1, 2)
+    for array, replica in ((first, one), (second, two), (first, one)):
+        array[5, :4] += 0.5
+        array[5, 4] += 3.0
+        replica.exchange(whole=True, pull=True)
+    assert shards.all[0].state()["t.squares"][5] == pytest.approx(10.0, rel=0.01)
+
+
+def test_a_push_that_comes_again_changes_nothing_twice():
+    part = table()
+    shards, _, _ = shards_of(part, 1, 2)
+    moves = Moves(10, np.array([2], np.int32), np.full((1, 4), 0x3F80, np.uint16))  # by one
+    assert widen(moves.values).tolist() == [[1.0] * 4]
+    push = Push(0, 1, 0, 0, 1.0, True, (moves,))
+    shard = shards.all[0]
+    shard.exchange(push)
+    once = agreed(shards, part)
+    again = shard.exchange(push)
+    assert np.array_equal(agreed(shards, part), once)
+    assert len(again.news[0].rows) == 10, "whoever asks again has not heard the answer: it is told all"
+    late = shard.exchange(replace(push, life=0, sequence=9))  # of a replica that has begun again since
+    assert np.array_equal(agreed(shards, part), once)
+    assert late.clock == 1
+
+
+def test_a_shard_comes_back_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr("manyhands.spread.server.shard.tempfile.gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr("manyhands.spread.server.shard.LOG_BYTES", 500)  # so that there are snapshots as well
+    monkeypatch.setattr("manyhands.spread.server.shard.LOG_SHARE", 0)
+    part, draw = table(40, squares=4), np.random.default_rng(1)
+    values = {"t.weights": part.array[:, :4].copy(), "t.squares": part.array[:, 4].copy()}
+    quiet, killed = Shard(0, 1), Shard(0, 1, "test")
+    for shard in (quiet, killed):
+        shard.begin([table_of("t", part)], 2, values)
+    for sequence in range(25):
+        rows = np.sort(draw.choice(40, 8, replace=False)).astype(np.int32)
+        bits = draw.integers(0x3C00, 0x3D00, (8, 5)).astype(np.uint16)
+        push = Push(sequence % 2, 1, sequence, sequence, 1.0, True, (Moves(40, rows, bits),))
+        if sequence % 3 == 0:  # the process ends and another one begins, in the middle of a push
+            with (tmp_path / "manyhands-test" / "0" / "log").open("ab") as log:
+                log.write(b"\x40\0\0\0\0\0\0\0{")
+            killed = Shard(0, 1, "test")
+            killed.begin([table_of("t", part)], 2, values)  # which is asked again, and changes nothing
+        expected, found = quiet.exchange(push), killed.exchange(push)
+        assert found.clock == expected.clock
+    for name, array in quiet.state().items():
+        assert np.array_equal(killed.state()[name], array), name
+    killed.end()
+    assert not (tmp_path / "manyhands-test" / "0").exists()
+
+
+class Blocks:
+    unit, between_exchanges = "rows", (1, 10)
+
+    def __init__(self, sizes):
+        self._sizes = sizes
+
+    def __len__(self):
+        return len(self._sizes)
+
+    def rows(self, block):
+        return self._sizes[block]
+
+
+def covered(leases):
+    """How often each row of each block was learnt, by epoch."""
+    found = {}
+    for lease in leases:
+        for piece in lease.pieces:
+            for row in range(piece.first, piece.last):
+                key = (lease.epoch, piece.block, row)
+                found[key] = found.get(key, 0) + 1
+    return found
+
+
+def test_every_row_is_given_out_once_an_epoch_whoever_is_lost():
+    sizes = [7, 10, 3, 12, 9]
+    work = Work(Blocks(sizes), 3, 1, Schedule(1.0, 3 * 41), epoch=0, epochs=3)
+    draw, held, done = np.random.default_rng(5), [], []
+    while True:
+        lease = work.take(int(draw.integers(3)), int(draw.integers(1, 15)), 0)
+        if lease is None and not held:
+            break
+        if lease:
+            held.append(lease)
+        if lease is None or draw.random() < 0.7:
+            one = held.pop(int(draw.integers(len(held))))
+            if draw.random() < 0.3:
+                work.give_back(one)
+            else:
+                work.commit(one)
+                done.append(one)
+    found = covered(done)
+    assert set(found.values()) == {1}
+    assert len(found) == 3 * sum(sizes)
+    assert all(work.is_over(epoch) for epoch in range(3))
+    assert work.given == 3 * sum(sizes)
+
+
+def test_what_a_checkpoint_knows_is_not_given_out_again():
+    sizes = [7, 10, 3]
+    first = Work(Blocks(sizes), 2, 1, Schedule(1.0, 40), epoch=1, epochs=2)
+    leases = [first.take(0, 4, 0), first.take(1, 5, 0)]
+    for lease in leases:
+        first.commit(lease)
+    rest = Work(
+        Blocks(sizes),
+        2,
+        1,
+        Schedule(1.0, 40),
+        epoch=1,
+        epochs=2,
+        learnt=json.loads(json.dumps(first.learnt())),
+    )
+    assert rest.given == 20 + sum(lease.rows for lease in leases)
+    while (lease := rest.take(0, 6, 0)) is not None:
+        rest.commit(lease)
+        leases.append(lease)
+    assert set(covered(leases).values()) == {1}
+    assert len(covered(leases)) == 20
+    assert rest.is_over(1)
+
+
+def test_the_rate_follows_what_was_given_to_all():
+    work = Work(Blocks([10, 10]), 2, 1, Schedule(1.0, 20), epoch=0, epochs=1)
+    rates = [work.take(n % 2, 5, 0).rates[0] for n in range(4)]
+    assert rates == [1.0, 0.75, 0.5, 0.25]
+
+
+def test_batches_are_not_cut():
+    work = Work(Blocks([10, 10, 10]), 1, 1, Schedule(1.0, 30), epoch=0, epochs=1, whole=True)
+    assert [work.take(0, 14, 0).rows for _ in range(3)] == [10, 10, 10]
+
+
+def test_another_process_takes_over_tables():
+    need("memory that processes share", can_share())
+    mine = Memory()
+    one = mine.zeros(5, 8)
+    one[3] = 7.0
+    program = """
+import json, sys
+from manyhands.spread.server.memory import Memory
+process, files = json.loads(sys.argv[1])
+memory = Memory()
+table = memory.zeros(5, 8)
+table[:] = -1.0
+kept = table[3]
+memory.take_over(process, files)
+assert kept.tolist() == [7.0] * 8, kept
+table[4] = 9.0
+"""
+    given = json.dumps([os.getpid(), mine.files])
+    subprocess.run([sys.executable, "-c", program, given], check=True)
+    assert one[4].tolist() == [9.0] * 8
+    assert one[0].tolist() == [0.0] * 8, "what it began with was its own"
+
+
+@pytest.mark.parametrize("name", ["ngrams", "fasttext"])
+@pytest.mark.parametrize("workers", [2, 4])
+def test_emulated_machines_are_as_good_as_one(name, workers):
+    rows, held_out = examples(3000, 3), examples(600, 3, seed=9)
+    job = job_for(name, {"epochs": 3, "seed": 1}, Resources(1, 1 << 30))
+    alone = Single().run(job, rows, None, Silent())
+    crew = emulate(job, rows, None, workers)
+    assert crew.state.seen == alone.state.seen == 9000
+    assert [epoch["examples"] for epoch in crew.state.history] == [3000.0] * 3
+    found, usual = (judge(run.model, held_out).accuracy for run in (crew, alone))
+    assert usual > 0.97
+    assert found > usual - 0.005
+    assert crew.traffic.bytes > 0
+    assert crew.traffic.staleness > 0
+
+
+def test_sync_rounds_are_learnt_as_well():
+    rows, held_out = examples(2000, 3), examples(600, 3, seed=9)
+    job = job_for("fasttext", {"epochs": 3, "seed": 1}, Resources(1, 1 << 30))
+    crew = emulate(job, rows, None, 3, sync=True)
+    assert crew.state.seen == 6000
+    assert judge(crew.model, held_out).accuracy > 0.97
+    assert crew.traffic.staleness <= 2
