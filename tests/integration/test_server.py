@@ -13,6 +13,7 @@ import pytest
 from tests.tasks import write_labelled
 
 from manyhands.errors import InputError, UsageError
+from manyhands.records import Silent
 from manyhands.run.train import train
 
 pytest.importorskip("ray", reason="a parameter server needs Ray")
@@ -52,7 +53,7 @@ def processes(kind: str) -> list[int]:
     return found
 
 
-class Kills:
+class Kills(Silent):
     """Progress of someone who kills a process as soon as rows are learnt, and again a little later."""
 
     def __init__(self, kind: str, times: int = 1) -> None:
@@ -86,7 +87,7 @@ def test_whoever_is_killed_every_row_counts_once(tmp_path, rows, kind, apart):
     assert not list(tmp_path.glob(".*"))
 
 
-class StopAfter:
+class StopAfter(Silent):
     """Progress of a user who has had enough."""
 
     def __init__(self, epochs: int) -> None:
@@ -110,7 +111,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, rows):
     assert len(rest.record["scores"]["train"]) == EPOCHS
 
 
-class Epochs:
+class Epochs(Silent):
     def __init__(self, seen):
         self._seen = seen
 
@@ -132,7 +133,7 @@ def test_the_faster_worker_does_more(tmp_path, rows):
     assert run.record["examples_seen"] == EPOCHS * ROWS
 
 
-class Slow:
+class Slow(Silent):
     """Progress that holds one process up, most of the time, from when rows are learnt."""
 
     def __init__(self, kind: str) -> None:
@@ -190,11 +191,11 @@ def test_from_the_command_line(tmp_path, rows, manyhands):
     )  # fmt: skip
     assert done.code == 0, done.err
     assert "test: accuracy" in done.out
-    assert "Ray will listen on all interfaces" in done.err
+    assert "Ray listens on all interfaces" in done.err
     ours = re.compile(r"(on one machine|epoch \d of \d|starting Ray|Ray listens|workers read|counting|feat)")
     assert all(ours.match(line) for line in done.err.splitlines()), done.err
     record = json.loads((tmp_path / "run" / "record.json").read_text())
     assert (record["spread"], record["workers"], record["settings"]["shards"]) == ("server", 2, 2)
-    assert len(record["scores"]["valid"]) == record["settings"]["epochs"]
+    assert len(record["scores"]["valid"]) == len(record["scores"]["train"])
     left = {path.name for path in tmp_path.iterdir()} - {".cache"}
     assert left == {"data", "run"}

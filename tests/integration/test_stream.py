@@ -19,6 +19,7 @@ from tests.conftest import Outcome
 
 import manyhands
 from manyhands.data.streams.stream import Messages, Stream, open_stream
+from manyhands.records import Silent
 from manyhands.storage.tensors import read_tensors
 from manyhands.streaming import reader
 from manyhands.streaming.snapshot import STATE
@@ -68,12 +69,17 @@ processes.set_forkserver_preload(["manyhands.streaming.stream", "manyhands.model
 
 
 def learn(reviews: Path, out: Path, model: str, more: dict[str, Any], log: Path) -> None:
-    def say(sentence: str) -> None:
-        with log.open("a") as file:
-            file.write(sentence + "\n")
+    class Log(Silent):
+        def say(self, sentence: str) -> None:
+            with log.open("a") as file:
+                file.write(sentence + "\n")
 
     manyhands.stream(
-        str(reviews), out, model=model, say=say, **{"messages": MESSAGES, **BLOCKS, **SMALL[model], **more}
+        str(reviews),
+        out,
+        model=model,
+        progress=Log(),
+        **{"messages": MESSAGES, **BLOCKS, **SMALL[model], **more},
     )
 
 

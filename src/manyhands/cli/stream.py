@@ -104,7 +104,6 @@ def stream(
                 memory=memory,
                 threads=threads,
                 progress=progress,
-                say=lambda sentence: typer.echo(sentence, err=True),
                 **settings,
             )
     except interrupt.Interrupt:

@@ -21,10 +21,6 @@ STORE_BYTES = (
 )  # of memory for messages on their way, at least; Ray would take a third of the machine
 ADDRESS = re.compile(r"auto$|ray://[^\s/:]+:\d{1,5}$|[^\s/:]+:\d{1,5}$")
 LONGEST_REASON = 300
-WILL_LISTEN = (
-    "Ray will listen on all interfaces of this machine, for those who have the token of this run; "
-    "a firewall should keep others away"
-)
 
 
 class RaySettings(Settings):

@@ -3,7 +3,6 @@
 import os
 import time
 from collections import deque
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -89,7 +88,6 @@ def stream(
     memory: int | str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-    say: Callable[[str], None] = lambda _: None,
     **settings: Any,
 ) -> Streamed:
     """Learn from a stream, and keep a whole model at ``out`` all the while.
@@ -97,14 +95,13 @@ def stream(
     It ends with the stream, after ``minutes``, or when ``messages`` have been read in all; called again, it
     goes on from its last snapshot. Every ``evaluate_every`` seconds, it is judged by the rows, or for word
     vectors by the folder of similarity sets, of ``evaluate_on``. ``settings`` are those of the model, of the
-    stream (``StreamingSettings``) and of how messages are read (``ReadingSettings``). ``say`` is told what a
-    person may want to know.
+    stream (``StreamingSettings``) and of how messages are read (``ReadingSettings``).
     """
     job = job_for(url, model, settings, resources_for(memory, threads))
     snapshots = Snapshots(os.fspath(out))
     with alone_in(snapshots.folder):
         snapshots.refuse_others(overwrite)
-        live = Live(job, snapshots, progress or Silent(), say)
+        live = Live(job, snapshots, progress or Silent())
         live.take_up()
         if evaluate_every is not None:
             live.judge_every(evaluate_every, judge_for(job, evaluate_on))
@@ -125,11 +122,9 @@ class _UnderWay:
 class Live:
     """A model that learns from a stream."""
 
-    def __init__(
-        self, job: StreamJob, snapshots: Snapshots, progress: Progress, say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, job: StreamJob, snapshots: Snapshots, progress: Progress) -> None:
         self.job, self.snapshots = job, snapshots
-        self._progress, self._say = progress, say
+        self._progress = progress
         self.state = StreamState()
         self.learner: StreamLearner = job.learner(job.settings, job.stream.half_life, job.resources)
         self._classes: Classes | None = None
@@ -157,7 +152,7 @@ class Live:
         self.state = state = StreamState.of(facts["state"])
         self._read_blocks, self._seen = state.blocks, facts["seen"]
         self._kept_messages, self._point = state.ledger.read, (state.ledger.read, state.words, state.seconds)
-        self._say(f"going on after {state.ledger.read:,} messages, from {self.snapshots.out}")
+        self._progress.say(f"going on after {state.ledger.read:,} messages, from {self.snapshots.out}")
 
     def run(self, minutes: float | None, messages: int | None) -> None:
         """Learn until it is time to end. An interrupt leaves a snapshot behind."""
@@ -242,7 +237,7 @@ class Live:
                 self.scalars.add("loss/block", total / rows, state.ledger.read)
             if rows and state.drift.add(total / rows):
                 state.drifts = [*state.drifts, state.ledger.read][-MOST_DRIFTS:]
-                self._say(f"the loss has risen: drift after {state.ledger.read:,} messages")
+                self._progress.say(f"the loss has risen: drift after {state.ledger.read:,} messages")
             self._whole = True
 
     def _judge_in_time(self) -> None:
@@ -262,7 +257,7 @@ class Live:
             if self.scalars is not None:
                 self.scalars.add(f"scores/{name}", value, state.ledger.read)
         shown = ", ".join(f"{name} {value:.4f}" for name, value in found.items())
-        self._say(f"after {state.ledger.read:,} messages: {shown}")
+        self._progress.say(f"after {state.ledger.read:,} messages: {shown}")
 
     def _keep_in_time(self) -> None:
         stream, now = self.job.stream, time.monotonic()

@@ -42,13 +42,14 @@ class ShardActor:
 class WorkerActor:
     """A worker in a process of its own: it exchanges while it learns."""
 
-    def __init__(self, opening: Opening, shards: list[Any]) -> None:
-        self._opening, self._shards = opening, shards
+    def __init__(self, opening: Opening, sums: list[bytes], shards: list[Any]) -> None:
+        self._opening, self._sums, self._shards = opening, sums, shards
 
     def open(self) -> Place:
         import ray  # noqa: PLC0415
 
-        self._worker = Worker.open(self._opening, ray.get_runtime_context().get_node_id())
+        self._worker = Worker.open(self._opening, self._sums, ray.get_runtime_context().get_node_id())
+        self._sums = []
         return self._worker.place()
 
     def join(self, other: Place) -> Place:
@@ -90,8 +91,11 @@ class RayShards:
 class RayLines:
     """The driver's way to all of them."""
 
-    def __init__(self, library: Any, openings: list[Opening], shards: int, name: str) -> None:
+    def __init__(
+        self, library: Any, openings: list[Opening], sums: list[bytes], shards: int, name: str
+    ) -> None:
         self._ray, self._openings, self.shards, self.shares_memory = library, openings, shards, can_share()
+        self._sums = library.put(sums)  # once, for all workers
         kept_alive = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
         actor = library.remote(ShardActor).options(**kept_alive, scheduling_strategy="SPREAD")
         self._shards = [actor.remote(number, shards, name) for number in range(shards)]
@@ -100,7 +104,9 @@ class RayLines:
 
     def start(self, rank: int) -> Any:
         opening = self._openings[rank]
-        self._started.append(self._worker.options(num_cpus=opening.threads).remote(opening, self._shards))
+        self._started.append(
+            self._worker.options(num_cpus=opening.threads).remote(opening, self._sums, self._shards)
+        )
         return self._started[-1]
 
     def ask(self, who: Any, what: str, *arguments: Any, **named: Any) -> Any:

@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 from manyhands.records import Resources, Silent
+from manyhands.spread.counted import Counting
 from manyhands.spread.server.driver import Driver, Manner
 from manyhands.spread.server.messages import Push, Reply, Table
 from manyhands.spread.server.shard import Shard
 from manyhands.spread.server.worker import Onlooker, Worker
 from manyhands.storage.tensors import Arrays
 from manyhands.text.labelled_rows import LabelledRows
-from manyhands.training.exchange import Alone
 from manyhands.training.job import Job, Outcome
 from manyhands.training.learn import begin
 
@@ -53,16 +53,22 @@ class _Thread:
     """A worker that is a thread."""
 
     def __init__(
-        self, job: Job, examples: LabelledRows, shards: LocalShards, rank: int, workers: int
+        self,
+        job: Job,
+        examples: LabelledRows,
+        shards: LocalShards,
+        rank: int,
+        workers: int,
+        sums: list[bytes],
     ) -> None:
-        self._of = job, examples, rank, workers
+        self._of = job, examples, rank, workers, sums
         self._shards = shards
         self._worker: Any = None
         self.hand = ThreadPoolExecutor(1)
 
     def open(self) -> Any:
-        job, examples, rank, workers = self._of
-        self._worker = Worker(job, examples, job.previous and job.previous.model, rank, workers)
+        job, examples, rank, workers, sums = self._of
+        self._worker = Worker(job, examples, job.previous and job.previous.model, rank, workers, sums)
         return self._worker.place()
 
     def speak(self, number: int, life: int, begin: Any) -> int:
@@ -77,13 +83,18 @@ class LocalLines:
 
     shares_memory = False
 
-    def __init__(self, job: Job, examples: LabelledRows, workers: int, shards: int) -> None:
+    def __init__(
+        self, job: Job, examples: LabelledRows, workers: int, sums: list[bytes], shards: int
+    ) -> None:
         self._job, self._examples, self._workers, self.shards = job, examples, workers, shards
+        self._sums = sums
         self._shards = LocalShards(shards)
         self._threads: list[_Thread] = []
 
     def start(self, rank: int) -> Any:
-        self._threads.append(_Thread(self._job, self._examples, self._shards, rank, self._workers))
+        self._threads.append(
+            _Thread(self._job, self._examples, self._shards, rank, self._workers, self._sums)
+        )
         return self._threads[-1]
 
     def ask(self, who: Any, what: str, *arguments: Any, **named: Any) -> Any:
@@ -122,10 +133,9 @@ def emulate(
 ) -> Outcome:
     """What so many workers of one thread each end with."""
     job = replace(job, resources=Resources(1, job.resources.memory_bytes), checkpoint=None)
-    exchange = Alone()
+    exchange = Counting(workers)
     training = begin(job, examples, valid, exchange, Silent())
-    exchange.workers = workers
-    lines = LocalLines(job, training.examples, workers, shards)
+    lines = LocalLines(job, training.examples, workers, exchange.sums, shards)
     feed = training.learner.feed(training.examples, job.settings.seed, job.resources, Silent(), Onlooker())
     driver = Driver(training, feed, lines, Manner(workers, staleness, sync, True, STALL_SECONDS), Silent())
     try:

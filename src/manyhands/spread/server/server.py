@@ -11,19 +11,19 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from manyhands.engines.ray import WILL_LISTEN, RaySettings, check_address, exposed, free_cpus, ray
+from manyhands.engines.ray import RaySettings, check_address, exposed, free_cpus, ray
 from manyhands.errors import InputError, UsageError
 from manyhands.machine import LEAST_BYTES, cores
 from manyhands.models.learner import arrays_of
 from manyhands.records import Progress
 from manyhands.settings import Common
+from manyhands.spread.counted import Counting
 from manyhands.spread.server.actors import RayLines
 from manyhands.spread.server.driver import Driver, Manner
 from manyhands.spread.server.worker import Onlooker, Opening
 from manyhands.spread.spread import Spread
 from manyhands.storage.files import STDIN
 from manyhands.text.labelled_rows import LabelledRows
-from manyhands.training.exchange import Alone
 from manyhands.training.job import Job, Outcome, Role, call_elsewhere
 from manyhands.training.learn import Training, Watch, begin
 
@@ -65,13 +65,13 @@ class Server(Spread):
         self._threads: int | None = None
 
     def advice(self, data: Sequence[str], settings: Mapping[str, Any]) -> str:
-        """On one machine threads do the same; and whoever starts Ray is to know what that opens."""
+        """On one machine threads do the same."""
         if settings.get("address") is not None:
             return ""
         workers = settings.get("workers", ServerSettings.model_fields["workers"].default)
         return (
             f"on one machine, {workers} threads learn as fast as {workers} workers, and start sooner: use "
-            f"--threads {workers} without --spread; {WILL_LISTEN}"
+            f"--threads {workers} without --spread"
         )
 
     def check(self, job: Job) -> None:
@@ -101,20 +101,20 @@ class Server(Spread):
             raise InputError(
                 f"{len(examples)} rows are too few for {settings.workers} workers; lower --workers"
             )
-        exchange = Alone()
+        exchange = Counting(settings.workers)
         training = begin(job, examples, valid, exchange, progress, watch)
-        exchange.workers = settings.workers  # as the record tells it; to begin, the driver is alone
         threads = self._threads or max(cores() // settings.workers, 1)
         size = sum(array.nbytes for array in arrays_of(training.learner).values())
         progress.stage("starting Ray", None, "workers")
         with ray(settings.address, settings.workers * threads, MESSAGES * size) as library:
-            progress.stage(exposed(library), None, "workers")
+            progress.say(exposed(library))
             if free_cpus(library) < settings.workers * threads:
                 raise UsageError(
                     f"Ray has {free_cpus(library):.0f} cores, and {settings.workers} workers of {threads} "
                     "threads need more; lower --workers or --threads, or add machines"
                 )
-            lines = RayLines(library, _openings(training, threads), settings.shards, secrets.token_hex(8))
+            openings, name = _openings(training, threads), secrets.token_hex(8)
+            lines = RayLines(library, openings, exchange.sums, settings.shards, name)
             feed = training.learner.feed(
                 training.examples, job.settings.seed, job.resources, progress, Onlooker()
             )

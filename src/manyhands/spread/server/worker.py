@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
 
+import numpy.typing as npt
+
 from manyhands.bundle.bundle import load_bundle
 from manyhands.catalog import LEARNERS, load
 from manyhands.errors import InputError, ManyhandsError
@@ -15,6 +17,7 @@ from manyhands.kernels.simd import Floats
 from manyhands.models.learner import Learner, Piece
 from manyhands.records import Resources, Silent
 from manyhands.spread.balance import cut, cut_evenly, equal
+from manyhands.spread.counted import Counted
 from manyhands.spread.server.memory import Memory
 from manyhands.spread.server.messages import Exchanged, Learnt, Lease, Place, exchanged_parts
 from manyhands.spread.server.replica import Replica, Shards
@@ -41,26 +44,30 @@ class Opening:
     workers: int
 
 
-class Member(Alone):
-    """What a learner sees of the others: nothing, but that a share of the blocks will be its own."""
+class Member(Counted):
+    """What a learner sees of the others: what the driver has counted, and that some blocks are its own."""
 
-    def __init__(self, rank: int, workers: int, memory: Memory) -> None:
-        super().__init__()
-        self._rank, self._of, self._memory = rank, workers, memory
-        self._begun = False
+    def __init__(self, rank: int, workers: int, sums: list[bytes], memory: Memory) -> None:
+        super().__init__(workers, sums)
+        self._rank, self._memory, self._begun = rank, memory, False
 
     def zeros(self, rows: int, width: int) -> Floats:
         return self._memory.zeros(rows, width)
 
     def share(self, count: int) -> tuple[int, int]:
-        """All rows, as long as these are counted; then the blocks that it is to be given first."""
-        if not self._begun:
-            return 0, count
-        first, last = cut(count, equal(self._of))[self._rank : self._rank + 2]
+        """Nothing, as long as rows are counted; then the blocks that it is to be given first."""
+        if not self._begun and self.workers > 1:
+            return super().share(count)
+        first, last = cut(count, equal(self.workers))[self._rank : self._rank + 2]
         return first, last
 
+    def sum(self, numbers: npt.NDArray[Any]) -> None:
+        """What the driver has counted; later, each learns alone."""
+        if not self._begun and self.workers > 1:
+            super().sum(numbers)
+
     def has_begun(self) -> None:
-        self._begun, self.workers = True, self._of
+        self._begun = True
 
 
 class Onlooker(Alone):
@@ -74,10 +81,17 @@ class Worker:
     """Learns in its own process; the driver decides what, and when its replica exchanges."""
 
     def __init__(
-        self, job: Job, examples: LabelledRows, previous: Any, rank: int, workers: int, node: str = ""
+        self,
+        job: Job,
+        examples: LabelledRows,
+        previous: Any,
+        rank: int,
+        workers: int,
+        sums: list[bytes],
+        node: str = "",
     ) -> None:
         self._job, self._node, self._memory = job, node, Memory()
-        crew = Member(rank, workers, self._memory)
+        crew = Member(rank, workers, sums, self._memory)
         kind: type[Learner] = load(LEARNERS, "model", job.model)
         self._learner = kind.begin(job.settings, examples, previous, job.resources, Silent(), crew)
         crew.has_begun()
@@ -88,8 +102,8 @@ class Worker:
         self._replica: Replica | None = None
 
     @classmethod
-    def open(cls, opening: Opening, node: str) -> "Worker":
-        """Open the same rows as the driver did, and begin the same learner."""
+    def open(cls, opening: Opening, sums: list[bytes], node: str) -> "Worker":
+        """Open the same rows as the driver did, and begin the same learner by what it has counted."""
         call, resources = opening.call, Resources(opening.threads, opening.memory_bytes)
         try:
             previous = load_bundle(call.continue_from) if call.continue_from else None
@@ -107,7 +121,7 @@ class Worker:
                 "copy it to all machines"
             )
         known = previous.model if previous else None
-        return cls(job, examples, known, opening.rank, opening.workers, node)
+        return cls(job, examples, known, opening.rank, opening.workers, sums, node)
 
     def place(self) -> Place:
         return Place(self._node, socket.gethostname(), os.getpid(), tuple(self._memory.files))
