@@ -214,6 +214,7 @@ def _configuration(address: Address) -> dict[str, Any]:
         "auto.offset.reset": "error",  # offsets that are gone are an error, not a leap
         "queued.max.messages.kbytes": READ_AHEAD_BYTES >> 10,
         "fetch.max.bytes": READ_AHEAD_BYTES,
+        "fetch.queue.backoff.ms": 5,  # the client would fetch nothing for a second once that much was read
         "socket.connection.setup.timeout.ms": int(CONNECT_SECONDS * 1000),
         "reconnect.backoff.max.ms": 1000,
     }
