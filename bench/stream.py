@@ -31,7 +31,7 @@ JUDGED = ("WS-353", "MEN")
 LEAST_QUALITY, LEAST_SPEED, MOST_GROWTH = 0.95, 0.8, 0.05
 WARM_UP_SECONDS = 60.0
 NEW_WORD = re.compile(rb"pass(\d+)word")
-NEW_WORD_LINES = 5  # that a new word stands in
+NEW_WORD_LINES = 50  # that a new word stands in: more often than what fills the last rows
 
 
 class Endless:

@@ -24,7 +24,7 @@ from manyhands.storage.tensors import read_tensors
 from manyhands.streaming import reader
 from manyhands.streaming.snapshot import STATE
 
-KILLS = {"ngrams": 20, "skipgram": 12, "fasttext": 5, "charlstm": 2}
+KILLS = {"ngrams": 20, "skipgram": 10, "fasttext": 5, "charlstm": 2}
 MESSAGES = 60_000
 LABELS = ["bad", "good", "odd"]
 TELLING = {"bad": "awful poor broken", "good": "great fine lovely", "odd": "weird strange curious"}
@@ -54,7 +54,7 @@ def reviews(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # Small tables, and a short half-life: counts decay and words leave while it runs.
 SMALL: dict[str, dict[str, Any]] = {
     "ngrams": {"buckets": 4096, "half_life": 5000},
-    "fasttext": {"buckets": 4096, "half_life": 5000},
+    "fasttext": {"buckets": 4096, "half_life": 5000, "messages": 20_000},
     "skipgram": {"vocabulary_size": 200, "dim": 16, "half_life": 5000},
     "charlstm": {
         **{"vocabulary_size": 200, "dim": 16, "half_life": 500, "hidden_size": 16, "char_dim": 8},
