@@ -37,7 +37,9 @@ NEW_WORD_LINES = 50  # that a new word stands in: more often than what fills the
 class Endless:
     """The lines of a file again and again; every pass has words of its own, each in a few lines."""
 
-    def __init__(self, url: str, position: Position | None) -> None:
+    replays = True
+
+    def __init__(self, url: str, position: Position | None, settings: Any) -> None:
         self._lines = Path(url.removeprefix("endless://")).read_bytes().splitlines()
         self._at = 0 if position is None else int(position["at"])
 
@@ -48,7 +50,7 @@ class Endless:
             texts.append(b"%s pass%dword%d" % (self._lines[line], turn, line // NEW_WORD_LINES))
         places = [f"line {at}" for at in range(self._at, self._at + most)]
         self._at += most
-        return Messages(texts, places, {"at": self._at})
+        return Messages(texts, places, {"kind": "endless", "at": self._at})
 
     def close(self) -> None:
         pass

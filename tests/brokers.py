@@ -256,6 +256,10 @@ class Nats(Broker):
         self.call(publish)
 
 
+BROKERS: dict[str, type[Broker]] = {"kafka": Tansu, "redis": Valkey, "nats": Nats}
+LIBRARIES = {"kafka": "confluent_kafka", "redis": "redis", "nats": "nats"}
+
+
 def read_all(stream: Stream, count: int, sizes: Sequence[int] = (1000,)) -> list[Messages]:
     """Batches until so many messages came, by turns of these sizes; none is too large."""
     batches: list[Messages] = []

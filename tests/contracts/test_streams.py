@@ -15,6 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.brokers import (
+    BROKERS,
+    LIBRARIES,
     PASSWORD,
     SECONDS,
     TEXTS,
@@ -22,7 +24,6 @@ from tests.brokers import (
     Broker,
     Nats,
     Tansu,
-    Valkey,
     read_all,
     texts_of,
     tls_proxy,
@@ -34,8 +35,6 @@ from manyhands.catalog import STREAMS
 from manyhands.data.streams.stream import StreamSettings, describe, open_stream
 from manyhands.errors import InputError, ManyhandsError, MissingPartError, UsageError
 
-BROKERS: dict[str, type[Broker]] = {"kafka": Tansu, "redis": Valkey, "nats": Nats}
-LIBRARIES = {"kafka": "confluent_kafka", "redis": "redis", "nats": "nats"}
 LOCAL = ["file", "folder"]
 KINDS = [*BROKERS, *LOCAL]
 every_kind = pytest.mark.parametrize("kind", KINDS)

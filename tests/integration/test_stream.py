@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.conftest import Outcome
+from tests.brokers import BROKERS, LIBRARIES
+from tests.conftest import Outcome, need
 
 import manyhands
 from manyhands.data.streams.stream import Messages, Stream, open_stream
@@ -26,6 +27,7 @@ from manyhands.streaming.snapshot import STATE
 
 KILLS = {"ngrams": 20, "skipgram": 10, "fasttext": 5, "charlstm": 2}
 MESSAGES = 60_000
+BROKER_MESSAGES, BROKER_KILLS = 20_000, 6
 LABELS = ["bad", "good", "odd"]
 TELLING = {"bad": "awful poor broken", "good": "great fine lovely", "odd": "weird strange curious"}
 PLAIN = [f"w{number}" for number in range(300)]
@@ -68,14 +70,14 @@ processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(["manyhands.streaming.stream", "manyhands.models.words.stream", "numba"])
 
 
-def learn(reviews: Path, out: Path, model: str, more: dict[str, Any], log: Path) -> None:
+def learn(url: str, out: Path, model: str, more: dict[str, Any], log: Path) -> None:
     class Log(Silent):
         def say(self, sentence: str) -> None:
             with log.open("a") as file:
                 file.write(sentence + "\n")
 
     manyhands.stream(
-        str(reviews),
+        url,
         out,
         model=model,
         progress=Log(),
@@ -83,8 +85,8 @@ def learn(reviews: Path, out: Path, model: str, more: dict[str, Any], log: Path)
     )
 
 
-def start(reviews: Path, out: Path, model: str, **more: Any) -> Any:
-    running = processes.Process(target=learn, args=(reviews, out, model, more, log_of(out)))
+def start(url: str, out: Path, model: str, **more: Any) -> Any:
+    running = processes.Process(target=learn, args=(url, out, model, more, log_of(out)))
     running.start()
     return running
 
@@ -114,35 +116,53 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 GOING_ON = re.compile(r"going on after ([\d,]+) messages")
 
 
-@pytest.mark.parametrize("model", SMALL)
-def test_kills_at_random_moments(reviews: Path, tmp_path: Path, model: str) -> None:
+def check_kills(url: str, folder: Path, model: str, kills: int, **more: Any) -> None:
     """kill -9 again and again: the same weights, counts, ledger and rejected file as without."""
-    finish(start(reviews, tmp_path / "whole", model))
-    theirs = kept(tmp_path / "whole")
+    finish(start(url, folder / "whole", model, **more))
+    theirs = kept(folder / "whole")
     ledger = theirs[0]["ledger"]
-    assert ledger["read"] == SMALL[model].get("messages", MESSAGES)
+    assert ledger["read"] == {"messages": MESSAGES, **SMALL[model], **more}["messages"]
     assert ledger["read"] == ledger["learnt"] + ledger["empty"] + ledger["rejected"]
     assert min(ledger.values()) > 20
-    draw, out, killed = random.Random(5), tmp_path / "killed", 0
-    while killed < KILLS[model]:
-        running, before = start(reviews, out, model), newest(out)
+    draw, out = random.Random(5), folder / "killed"
+    for _ in range(kills):
+        running, before = start(url, out, model, **more), newest(out)
         while running.is_alive() and newest(out) == before:  # it has learnt a little, if only that
             time.sleep(0.001)
         time.sleep(draw.expovariate(20))
         running.kill()
         running.join()
-        killed += 1
         assert running.exitcode == -signal.SIGKILL, "the stream is too short for so many kills"
-    finish(start(reviews, out, model))
+    finish(start(url, out, model, **more))
     said = [int(number.replace(",", "")) for number in GOING_ON.findall(log_of(out).read_text())]
     assert said == sorted(said), "nothing that was kept is lost"
-    assert len(said) > KILLS[model] // 2  # a kill may come between taking up a snapshot and saying so
+    assert len(said) > kills // 2  # a kill may come between taking up a snapshot and saying so
     mine = kept(out)
     assert mine[0] == theirs[0]
     assert same(mine[1], theirs[1])
     assert same(mine[2], theirs[2])
     assert mine[3] == theirs[3]
     assert len(mine[3].splitlines()) == ledger["rejected"]
+
+
+@pytest.mark.parametrize("model", SMALL)
+def test_kills_at_random_moments(reviews: Path, tmp_path: Path, model: str) -> None:
+    check_kills(str(reviews), tmp_path, model, KILLS[model])
+
+
+@pytest.mark.parametrize("kind", BROKERS)
+def test_kills_while_a_real_broker_is_read(reviews: Path, tmp_path: Path, kind: str) -> None:
+    pytest.importorskip(LIBRARIES[kind], reason=f"needs the extra {kind}")
+    need(f"a server for {kind}, from the extra test", BROKERS[kind].program())
+    broker = BROKERS[kind](tmp_path / "broker")
+    broker.start()
+    try:
+        broker.create("reviews")
+        broker.send("reviews", reviews.read_bytes().splitlines()[:BROKER_MESSAGES])
+        more = {"messages": BROKER_MESSAGES, "snapshot_messages": 500}
+        check_kills(broker.url("reviews"), tmp_path, "ngrams", BROKER_KILLS, **more)
+    finally:
+        broker.kill()
 
 
 def newest(out: Path) -> str:
@@ -201,7 +221,7 @@ def test_slow_producer(reviews: Path, tmp_path: Path) -> None:
 def test_live_model(reviews: Path, tmp_path: Path) -> None:
     """Whoever opens the model while it learns finds a whole one, and what is new in a later one."""
     out = tmp_path / "live"
-    running = start(reviews, out, "ngrams", snapshot_messages=500, messages=20_000)
+    running = start(str(reviews), out, "ngrams", snapshot_messages=500, messages=20_000)
     seen, labels = set(), set()
     while running.is_alive():
         if out.exists():

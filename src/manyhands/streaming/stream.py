@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from manyhands.bundle.bundle import VERSION, Bundle, BundleConfig
+from manyhands.catalog import STREAMS, load
 from manyhands.data.messages import Classes, Layout, MessageParser, ParsedMessages
-from manyhands.data.streams.stream import Position, describe
+from manyhands.data.streams.stream import Position, describe, kind_of
 from manyhands.errors import InputError, UsageError
 from manyhands.machine import resources_for
 from manyhands.models.learner import Loss, StreamLearner
@@ -153,6 +154,8 @@ class Live:
         self._read_blocks, self._seen = state.blocks, facts["seen"]
         self._kept_messages, self._point = state.ledger.read, (state.ledger.read, state.words, state.seconds)
         self._progress.say(f"going on after {state.ledger.read:,} messages, from {self.snapshots.out}")
+        if not load(STREAMS, "stream", kind_of(self.job.url)).replays:
+            self._progress.say("what was read behind that snapshot cannot be read again, and is not learnt")
 
     def run(self, minutes: float | None, messages: int | None) -> None:
         """Learn until it is time to end. An interrupt leaves a snapshot behind."""
