@@ -49,7 +49,6 @@ class Arrivals:
         self._movers = np.zeros(rows, np.uint8)
         self._news = np.zeros(rows, np.uint64)
         hot = self.count(min(HOTTEST, table.rows))
-        self._who[:hot] = EVERYONE >> np.uint64(MOST_REPLICAS - replicas)  # until it is known
         self._moved = np.zeros((hot, weights.shape[1]), np.float32)  # in the pushes since the share was set
         self._before = self._debts[:hot].copy()
         self._pushes = 0
