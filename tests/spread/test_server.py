@@ -138,7 +138,7 @@ def test_a_shard_comes_back_as_it_was(tmp_path, monkeypatch):
     for name, array in quiet.state().items():
         assert np.array_equal(killed.state()[name], array), name
     killed.end()
-    assert not (tmp_path / "manyhands-test" / "0").exists()
+    assert not (tmp_path / "manyhands-test").exists()
 
 
 class Blocks:
