@@ -502,15 +502,6 @@ def server_slow() -> Rows:
     ]
 
 
-def server_emulated() -> Rows:
-    rows: Rows = [("emulated machines", "workers", "scores", "MB in all", "staleness")]
-    for name, runs in record("server")["runs"]["emulated"].items():
-        for workers, r in runs.items():
-            judged = "; ".join(f"{key} {r[key]}" for key in ("WS-353", "MEN", "accuracy") if key in r)
-            rows.append((name, workers, judged, f"{r['bytes'] / 1e6:.0f}", r["staleness"]))
-    return rows
-
-
 def prepare() -> Rows:
     found = record("prepare")
     return _prepared(
@@ -578,7 +569,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     for make in (
         results, classify, quantize, lstm, lstm_accuracy, embed, study, rare, pip, iris, averages, balance,
         crews, crews_of_words, crew_speed, crew_work, links, kills, hosts, server_speed, server_slow,
-        server_emulated, stream, stream_memory, prepare, spark, rows, memory,
+        stream, stream_memory, prepare, spark, rows, memory,
     )
 }  # fmt: skip
 

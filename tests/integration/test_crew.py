@@ -239,7 +239,7 @@ def test_a_port_in_use(tmp_path, data):
         (["--spread", "alreduce"], "there is no spread 'alreduce'; did you mean allreduce?"),
         (["--balance", "often", *CREW], "--balance is every:N (epochs), steps:N, once or off, not 'often'"),
         (["--spread", "allreduce", "--workers", "0"], "--workers"),
-        (["--workers", "2"], "--workers is for --spread allreduce, not for single"),
+        (["--workers", "2"], "--workers is for --spread allreduce or server, not for single"),
         (
             ["--nodes", "2", "--rendezvous", "127.0.0.1:29400"],
             "--nodes is for --spread allreduce, not for single",

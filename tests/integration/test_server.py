@@ -187,7 +187,7 @@ def test_from_the_command_line(tmp_path, rows, manyhands):
     assert prepared.code == 0, prepared.err
     done = manyhands(
         "train", "data", "--out", "run", "--spread", "server", "--shards", "2", "--staleness", "3",
-        env={"HOME": str(tmp_path)},
+        "--early-stopping", "99", env={"HOME": str(tmp_path)},
     )  # fmt: skip
     assert done.code == 0, done.err
     assert "test: accuracy" in done.out

@@ -197,9 +197,9 @@ def test_training_in_parts_is_the_same_training_as_the_loops(stops):
     ("spread", "name", "said"),
     [
         ("single", "partitions", "--partitions is for --spread average, not for single"),
-        ("single", "workers", "--workers is for --spread allreduce, not for single"),
+        ("single", "workers", "--workers is for --spread allreduce or server, not for single"),
         ("allreduce", "rounds", "--rounds is for --spread average, not for allreduce"),
-        ("average", "stall_seconds", "--stall-seconds is for --spread allreduce, not for average"),
+        ("average", "stall_seconds", "--stall-seconds is for --spread allreduce or server, not for average"),
     ],
 )
 def test_settings_of_another_spread_are_refused(spread, name, said):

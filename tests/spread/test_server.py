@@ -138,7 +138,7 @@ def test_a_shard_comes_back_as_it_was(tmp_path, monkeypatch):
     for name, array in quiet.state().items():
         assert np.array_equal(killed.state()[name], array), name
     killed.end()
-    assert not (tmp_path / "manyhands-test" / "0").exists()
+    assert not (tmp_path / "manyhands-test").exists()
 
 
 class Blocks:
@@ -269,4 +269,4 @@ def test_sync_rounds_are_learnt_as_well():
     crew = emulate(job, rows, None, 3, sync=True)
     assert crew.state.seen == 6000
     assert judge(crew.model, held_out).accuracy > 0.97
-    assert crew.traffic.staleness <= 2.1  # the two others, and now and then an exchange of all rows
+    assert crew.traffic.staleness < 2.1, "a round behind, but for the last pushes of an epoch"

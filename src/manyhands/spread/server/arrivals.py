@@ -24,9 +24,6 @@ from manyhands.spread.server.messages import Halves, News, Rows, Table, widen
 Bits = npt.NDArray[np.uint64]  # one for each replica
 MOST_REPLICAS = 64
 BATCHES = 0.5  # the power of the number of replicas by which moves of an optimizer are divided
-# Moves that come late swing round what is right, now in the direction of what is owed, now against it. So
-# agreement must be clear before more is paid.
-DOUBT = 0.25
 SPAN = 2  # exchanges of each replica, over which movers are counted
 ONE, EVERYONE = np.uint64(1), ~np.uint64(0)
 
@@ -49,7 +46,6 @@ class Arrivals:
         self._movers = np.zeros(rows, np.uint8)
         self._news = np.zeros(rows, np.uint64)
         hot = self.count(min(HOTTEST, table.rows))
-        self._who[:hot] = EVERYONE >> np.uint64(MOST_REPLICAS - replicas)  # until it is known
         self._moved = np.zeros((hot, weights.shape[1]), np.float32)  # in the pushes since the share was set
         self._before = self._debts[:hot].copy()
         self._pushes = 0
@@ -115,7 +111,7 @@ class Arrivals:
 
     def _follow(self) -> None:
         """The share follows how far all have moved in the direction of what was owed."""
-        agreement = _agreement(self._before, self._moved) - DOUBT
+        agreement = _agreement(self._before, self._moved)
         share = self.share * math.exp((FASTER if agreement > 0 else SLOWER) * agreement)
         self.owed[-1] = min(max(share, self._least_paid), MOST_PAID)
         self._moved[:] = 0

@@ -7,6 +7,7 @@ and will come again. They do not outlive the machine, and are not meant to: that
 import json
 import shutil
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -75,6 +76,8 @@ class Journal:
     def remove(self) -> None:
         self._log.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+        with suppress(OSError):  # others of the run may still be there
+            self._folder.parent.rmdir()
 
 
 def _read(file: BinaryIO) -> Push | None:
