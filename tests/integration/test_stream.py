@@ -27,7 +27,7 @@ from manyhands.streaming.snapshot import STATE
 
 KILLS = {"ngrams": 20, "skipgram": 10, "fasttext": 5, "charlstm": 2}
 MESSAGES = 60_000
-BROKER_MESSAGES, BROKER_KILLS = 20_000, 6
+BROKER_MESSAGES, BROKER_KILLS = 30_000, 5
 LABELS = ["bad", "good", "odd"]
 TELLING = {"bad": "awful poor broken", "good": "great fine lovely", "odd": "weird strange curious"}
 PLAIN = [f"w{number}" for number in range(300)]
