@@ -348,12 +348,19 @@ def crews() -> Rows:
     rows: Rows = [("accuracy", "one process", *ways, "MB a machine and epoch, of 2")]
     for name, runs in record("crews")["runs"].items():
         if "accuracy" in runs["1"]:
-            points = [f"{runs[key]['points']:+.2f}" if key in runs else "-" for key in keys]
+            points = [_points(key, runs[key]) if key in runs else "-" for key in keys]
             sent = (
                 f"{runs['2 emulated']['bytes'] / runs['epochs'] / 1e6:.1f}" if "2 emulated" in runs else "-"
             )
             rows.append((name, f"{runs['1']['accuracy']:.2f} %", *points, sent))
     return rows
+
+
+def _points(key: str, run: dict[str, Any]) -> str:
+    """With how many machines learn, where not all do."""
+    learn = run.get("machines_that_learn")
+    fewer = f" ({learn} of them)" if learn and f"{learn} emulated" != key else ""
+    return f"{run['points']:+.2f}{fewer}"
 
 
 def crews_of_words() -> Rows:
@@ -363,7 +370,9 @@ def crews_of_words() -> Rows:
         if "MEN" in runs["1"]:
             for key, run in runs.items():
                 if key != "epochs":
-                    rows.append((name, key, *(run[kind] for kind in sets)))
+                    learn = run.get("machines_that_learn", 1)
+                    fewer = f", {learn} of them learn" if key not in ("1", f"{learn} emulated") else ""
+                    rows.append((name, key + fewer, *(run[kind] for kind in sets)))
     return rows
 
 

@@ -59,7 +59,9 @@ class AllReduceSettings(Settings):
     """Who is in the crew. Models that share batches come out the same, up to rounding; others merge."""
 
     workers: Annotated[
-        int, Field(ge=1, le=512, description="Worker processes on this machine, sharing its cores."), Common()
+        int,
+        Field(ge=1, le=512, description="Worker processes on this machine, sharing its cores."),
+        Common("Worker processes."),
     ] = 2
     balance: Annotated[
         str, Field(description="How often work is rebalanced by speed: every:N (epochs), steps:N, once, off.")

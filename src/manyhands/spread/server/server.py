@@ -32,7 +32,9 @@ MESSAGES = 4  # times the tables, that may be on their way at once
 
 class ServerSettings(RaySettings):
     workers: Annotated[
-        int, Field(ge=1, le=512, description="Worker processes, on all machines of Ray together."), Common()
+        int,
+        Field(ge=1, le=512, description="Worker processes, on all machines of Ray together."),
+        Common("Worker processes."),
     ] = 2
     shards: Annotated[
         int, Field(ge=1, le=512, description="Processes that hold the weights, a part of the rows each.")
