@@ -92,9 +92,16 @@ class RayLines:
     """The driver's way to all of them."""
 
     def __init__(
-        self, library: Any, openings: list[Opening], sums: list[bytes], shards: int, name: str
+        self,
+        library: Any,
+        openings: list[Opening],
+        places: list[str | None],
+        sums: list[bytes],
+        shards: int,
+        name: str,
     ) -> None:
         self._ray, self._openings, self.shards, self.shares_memory = library, openings, shards, can_share()
+        self._places = places
         self._sums = library.put(sums)  # once, for all workers
         kept_alive = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
         actor = library.remote(ShardActor).options(**kept_alive, scheduling_strategy="SPREAD")
@@ -103,10 +110,12 @@ class RayLines:
         self._started: list[Any] = []
 
     def start(self, rank: int) -> Any:
-        opening = self._openings[rank]
-        self._started.append(
-            self._worker.options(num_cpus=opening.threads).remote(opening, self._sums, self._shards)
-        )
+        opening, place = self._openings[rank], self._places[rank]
+        options: dict[str, Any] = {"num_cpus": opening.threads}
+        if place is not None:  # and elsewhere only if that machine is gone
+            on = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+            options["scheduling_strategy"] = on(place, soft=True)
+        self._started.append(self._worker.options(**options).remote(opening, self._sums, self._shards))
         return self._started[-1]
 
     def ask(self, who: Any, what: str, *arguments: Any, **named: Any) -> Any:

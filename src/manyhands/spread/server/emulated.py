@@ -5,13 +5,15 @@ holds a model of its own, so it takes the memory of all of them, and it tells no
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any
 
-from manyhands.records import Resources, Silent
+from manyhands.catalog import LEARNERS, load
+from manyhands.records import Progress, Resources, Silent
 from manyhands.spread.counted import Counting
+from manyhands.spread.merge import ENOUGH, learning_machines
 from manyhands.spread.server.driver import Driver, Manner
 from manyhands.spread.server.messages import Push, Reply, Table
 from manyhands.spread.server.shard import Shard
@@ -130,9 +132,14 @@ def emulate(
     shards: int = 2,
     staleness: int = 4,
     sync: bool = False,
+    progress: Progress | None = None,
+    enough: Mapping[str, int] = ENOUGH,
 ) -> Outcome:
-    """What so many workers of one thread each end with."""
+    """What so many machines of one worker with one thread each end with; of few rows, fewer learn."""
     job = replace(job, resources=Resources(1, job.resources.memory_bytes), checkpoint=None)
+    workers, said = learning_machines(workers, load(LEARNERS, "model", job.model), examples, enough)
+    if progress and said:
+        progress.say(said)
     exchange = Counting(workers)
     training = begin(job, examples, valid, exchange, Silent())
     lines = LocalLines(job, training.examples, workers, exchange.sums, shards)
