@@ -325,6 +325,15 @@ def emulated(given: Any, folder: Path) -> dict[str, Any]:
 PARTS = {"speed": speed, "slow": slow, "kills": kills, "emulated": emulated}
 
 
+def keep(found: dict[str, Any]) -> None:
+    """Beside the runs of other parts, sets and models, which take their time."""
+    path = RECORDS / "server.json"
+    before = json.loads(path.read_text())["runs"] if path.is_file() else {}
+    for key, runs in found.items():
+        before[key] = {**before.get(key, {}), **runs}
+    save("server", {"runs": before})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
@@ -339,12 +348,7 @@ def main() -> None:
     given = parser.parse_args()
     for part in given.parts:
         with tempfile.TemporaryDirectory() as name:
-            found = PARTS[part](given, Path(name))
-        path = RECORDS / "server.json"
-        before = json.loads(path.read_text())["runs"] if path.is_file() else {}
-        for key, runs in found.items():
-            before[key] = {**before.get(key, {}), **runs}
-        save("server", {"runs": before})
+            keep(PARTS[part](given, Path(name)))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from typing import Any
 
 from manyhands.engines.ray import first_done
 from manyhands.errors import ManyhandsError
+from manyhands.spread.server.arrivals import MOST_REPLICAS
 from manyhands.spread.server.lines import LostError
 from manyhands.spread.server.memory import can_share
 from manyhands.spread.server.messages import Exchanged, Learnt, Lease, Place, Push, Reply, Table
@@ -104,6 +105,7 @@ class RayLines:
         self._places = places
         self._sums = library.put(sums)  # once, for all workers
         kept_alive = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
+        kept_alive["max_concurrency"] = MOST_REPLICAS + 1  # replicas wait for each other; the driver does not
         actor = library.remote(ShardActor).options(**kept_alive, scheduling_strategy="SPREAD")
         self._shards = [actor.remote(number, shards, name) for number in range(shards)]
         self._worker = library.remote(concurrency_groups={EXCHANGE: 1, LEARN: 1})(WorkerActor)

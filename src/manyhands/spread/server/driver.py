@@ -43,6 +43,7 @@ END_LEASES = (
 )
 PUSH_SECONDS = 10.0  # a replica that is alone pushes so often
 LOCAL_STEPS = 1  # batches that a replica learns between two exchanges, of models that share batches
+SPEED_CHANGE = 0.2  # how far the speed of a worker follows that of its last lease
 SHORTLY = 0.005
 LOOK_SECONDS = 0.5  # the longest that the driver waits before it looks around
 MOST_RESTARTS = 10  # of one worker
@@ -74,6 +75,7 @@ class Hand:
     restarts: int = 0
     rows: Counter[int] = field(default_factory=Counter)  # that it has learnt, by epoch
     seconds: dict[int, float] = field(default_factory=dict)  # which it took for that
+    speed: float = 0.0  # rows a second, lately
     idle: float = 0.0  # seconds without anything to learn
     waits_for: str = ""  # who holds the oldest rows, if that keeps it from going on
 
@@ -281,6 +283,14 @@ class Driver:
         least, most = self._feed.between_exchanges
         return int(min(max(GROWTH * self._work.given, least), most))
 
+    def _portion(self, hand: Hand) -> int:
+        """Its rows between two exchanges. The faster learn more, so that replicas exchange at one time."""
+        between, speeds = self._between(), [other.speed for other in self._hands]
+        equal = self._alone or self._manner.sync or self._training.learner.shares_batches
+        if equal or not all(speeds):
+            return between // self._manner.workers
+        return int(between * hand.speed / sum(speeds))
+
     def _give_out(self) -> None:
         if self._manner.sync:
             busy = any(hand.leases for hand in self._hands)
@@ -323,7 +333,7 @@ class Driver:
 
     def _give(self, hand: Hand) -> None:
         between, workers = self._between(), self._manner.workers
-        rows = between // workers
+        rows = self._portion(hand)
         if self._alone:  # ever less towards the end, so that all end together
             rows = min(rows, max(self._left // (END_LEASES * workers), rows // END_LEASES))
         lease = self._work.take(hand.rank, max(rows, 1), self._turn)
@@ -356,7 +366,9 @@ class Driver:
     def _learnt(self, hand: Hand, lease: Lease, learnt: Learnt) -> None:
         if hand.leases.pop(lease.number, None) is None:
             return
-        self._speed = max(self._speed, lease.rows / max(learnt.seconds, 1e-6))
+        speed = lease.rows / max(learnt.seconds, 1e-6)
+        hand.speed += (speed - hand.speed) * (SPEED_CHANGE if hand.speed else 1)
+        self._speed = max(self._speed, speed)
         hand.rows[lease.epoch] += lease.rows
         hand.seconds[lease.epoch] = hand.seconds.get(lease.epoch, 0.0) + learnt.seconds
         if not np.isfinite(learnt.total):
@@ -368,7 +380,7 @@ class Driver:
     # --- replicas exchange
 
     def _quota(self, group: Group) -> int:
-        return max(self._between() * len(group.members) // self._manner.workers * 3 // 4, 1)
+        return max(sum(self._portion(hand) for hand in group.members) * 3 // 4, 1)
 
     def _exchange_where_due(self) -> None:
         for group in self._groups:

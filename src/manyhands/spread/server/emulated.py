@@ -4,7 +4,6 @@ Driver, workers and shards are the real ones; only the way between them is emula
 holds a model of its own, so it takes the memory of all of them, and it tells nothing of how fast they are.
 """
 
-import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -24,31 +23,23 @@ from manyhands.training.job import Job, Outcome
 from manyhands.training.learn import begin
 
 STALL_SECONDS = 3600.0
+WAIT_SECONDS = 0.5  # for pushes of other threads
 
 
 class LocalShards:
-    """Shards in this process, each of which answers one at a time."""
+    """Shards in this process. They wait long for pushes: threads share cores, as machines do not."""
 
-    def __init__(self, count: int) -> None:
-        self.all = [Shard(number, count) for number in range(count)]
-        self._locks = [threading.Lock() for _ in self.all]
+    def __init__(self, count: int, wait_seconds: float = WAIT_SECONDS) -> None:
+        self.all = [Shard(number, count, least_seconds=wait_seconds) for number in range(count)]
 
     def __len__(self) -> int:
         return len(self.all)
 
     def exchange(self, pushes: Sequence[Push]) -> list[Reply]:
-        replies = []
-        for shard, lock, push in zip(self.all, self._locks, pushes, strict=True):
-            with lock:
-                replies.append(shard.exchange(push))
-        return replies
+        return [shard.exchange(push) for shard, push in zip(self.all, pushes, strict=True)]
 
     def tell_all(self, replica: int) -> list[Reply]:
-        replies = []
-        for shard, lock in zip(self.all, self._locks, strict=True):
-            with lock:
-                replies.append(shard.tell_all(replica))
-        return replies
+        return [shard.tell_all(replica) for shard in self.all]
 
 
 class _Thread:

@@ -183,16 +183,17 @@ def _places(
 ) -> tuple[list[str | None], str]:
     """For every worker that is to be started, the machine that it must be on, or None if any will do.
 
-    Of few rows only some machines learn, those with most cores; people should know it.
+    Of few rows only some machines learn, those with most cores; people should know it. Whoever asks for
+    workers that are apart, for comparison, gets them all.
     """
     room = {machine: count // threads for machine, count in machines.items() if count >= threads}
     anywhere: list[str | None] = [None] * settings.workers
-    replicas = settings.workers if settings.apart else min(len(room), settings.workers)
-    if not replicas:
+    if settings.apart or not room:
         return anywhere, ""
-    learning, said = learning_machines(replicas, kind, examples)
-    if learning == replicas or settings.apart:
-        return anywhere[: learning if settings.apart else None], said
+    wanted = min(len(room), settings.workers)
+    learning, said = learning_machines(wanted, kind, examples)
+    if learning == wanted:
+        return anywhere, ""
     largest = sorted(room, key=lambda machine: -room[machine])[:learning]
     there: list[str | None] = [machine for machine in largest for _ in range(room[machine])]
     return there[: settings.workers], said
