@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import secrets
-import signal
 import statistics
 import subprocess
 import sys
@@ -29,7 +28,8 @@ from server import CASES, ONE, WAYS, keep, run, scores_of
 
 BARS = {"1 Gbit/s": 0.75, "100 Mbit/s": 0.5}
 HEAD, OTHER = HOSTS
-PORT, START_SECONDS, STORE_BYTES = 6399, 90, 600 << 20
+PORT, START_SECONDS, STORE_BYTES = 6399, 15, 600 << 20
+END_SECONDS = 90  # Ray drains a node before it ends
 NO_LIMIT = next(iter(LINKS))
 SERVER = ["--threads", "1", "--spread", "server", "--workers", "2", "--shards", "2"]
 
@@ -45,19 +45,18 @@ def cluster() -> Iterator[str]:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     address, nodes = f"{HOSTS[HEAD]}:{PORT}", []
     for host, ip in HOSTS.items():
-        where = ["--head", "--port", str(PORT)] if host == HEAD else ["--address", address]
+        head = ["--head", "--port", str(PORT), "--include-dashboard", "false"]
+        where = head if host == HEAD else ["--address", address]
         command = inside(host, "ray.scripts.scripts", "start", *where, "--node-ip-address", ip, "--block")
-        command += ["--num-cpus", "1", "--include-dashboard", "false"]
-        command += ["--object-store-memory", str(STORE_BYTES)]
-        nodes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True))
-        time.sleep(START_SECONDS / 9)
+        command += ["--num-cpus", "1", "--object-store-memory", str(STORE_BYTES)]
+        nodes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+        time.sleep(START_SECONDS)
     try:
         yield address
     finally:
-        for node in nodes:
-            os.killpg(node.pid, signal.SIGTERM)
-        for node in nodes:
-            node.wait(START_SECONDS)
+        for node in reversed(nodes):
+            node.terminate()
+            node.wait(END_SECONDS)
 
 
 def over(link: str, data: Path, out: Path, model: str, options: list[str]) -> dict[str, Any]:
@@ -88,7 +87,9 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     return best
 
 
-def play(name: str, given: Any, folder: Path, data: dict[str, Path], test: Any) -> dict[str, Any]:
+def play(
+    name: str, given: Any, address: str, folder: Path, data: dict[str, Path], test: Any
+) -> dict[str, Any]:
     of, model, options = CASES[name]
     runs: dict[str, list[dict[str, Any]]] = {}
     for repeat in range(given.repeats):
@@ -99,8 +100,7 @@ def play(name: str, given: Any, folder: Path, data: dict[str, Path], test: Any) 
         )
         print(f"{name}, {ONE}: {runs[ONE][-1]}", flush=True)
         for link in given.links:
-            with cluster() as address:
-                found = over(link, data[of], out, model, [*options, *SERVER, *seed, "--address", address])
+            found = over(link, data[of], out, model, [*options, *SERVER, *seed, "--address", address])
             runs.setdefault(link, []).append(found | scores_of(out, model, given.data, test))
             print(f"{name}, {link}: {runs[link][-1]}", flush=True)
     best = {way: summary(every) for way, every in runs.items()}
@@ -128,8 +128,9 @@ def main() -> None:
             test = None
             if "fasttext" in given.cases:
                 test = read(write_sets(given.data, folder, ["TripAdvisor"])["TripAdvisor"]["test"])
-            for case in given.cases:
-                keep({"links": {case: play(case, given, folder, data, test)}})
+            with cluster() as address:
+                for case in given.cases:
+                    keep({"links": {case: play(case, given, address, folder, data, test)}})
     finally:
         unlink_hosts()
 

@@ -42,6 +42,7 @@ class Arrivals:
         self._debts = self.owed[:-1].reshape(weights.shape)
         self._news = np.zeros(rows, np.uint64)
         self._who = np.zeros(rows, np.uint64)  # those who moved a row when they pushed last
+        self._ever = np.zeros(rows, np.uint64)  # and those who ever did
         # In the generation that is open: how far rows were moved, by whom, and how many of them it concerns.
         collects = self.waits
         self._sums = np.zeros(weights.shape if collects else (0, 0), np.float32)
@@ -81,6 +82,7 @@ class Arrivals:
         me, count = ONE << np.uint64(replica), self.count(reach)
         self._who[:count] &= ~me
         self._reach = max(self._reach, count)
+        self._ever[rows] |= me
         _collect(self._sums, self._growth, self._movers, self._who, rows, moves, me)
 
     def judge(self, pushes: int) -> None:
@@ -111,9 +113,15 @@ class Arrivals:
         self._reach = 0
 
     def news(self, replica: int, reach: int, *, all_rows: bool = False) -> News:
-        """What a replica has not been told yet of the first rows, or all of it."""
+        """What a replica has not been told yet of the first rows, or all of it.
+
+        Of rarer rows it is told once it has moved them itself: most are in the texts of one replica only.
+        """
         count, bit = self.count(reach), ONE << np.uint64(replica)
-        rows = np.arange(count) if all_rows else np.flatnonzero(self._news[:count] & bit)
+        due = self._news[:count] & bit
+        if self.waits:
+            due[self._hot :] &= self._ever[self._hot : count]
+        rows = np.arange(count) if all_rows else np.flatnonzero(due)
         self._news[rows] &= ~bit
         squares = self.squares[rows] if len(self.squares) else self.squares
         weights = self.weights[rows]
@@ -126,6 +134,7 @@ class Arrivals:
             "squares": self.squares,
             "owed": self.owed,
             "who": self._who.view(np.int64),
+            "ever": self._ever.view(np.int64),
             "news": self._news.view(np.int64),
         }
 

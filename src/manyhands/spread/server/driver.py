@@ -29,6 +29,7 @@ from manyhands.spread.server.messages import (
     exchanged_parts,
     table_of,
 )
+from manyhands.spread.server.pace import MOST_STRETCH, Pace
 from manyhands.spread.server.work import Work
 from manyhands.storage.tensors import Arrays
 from manyhands.training.learn import Training, schedule_of
@@ -60,6 +61,7 @@ class Manner:
     sync: bool
     apart: bool
     stall_seconds: float
+    most_stretch: float = MOST_STRETCH  # how much further apart exchanges may be, where they take long
 
 
 @dataclass(eq=False)
@@ -148,6 +150,7 @@ class Driver:
         self._checked_at = time.monotonic()
         self._validating: Future[dict[str, float]] | None = None
         self._settling = False
+        self._pace = Pace(manner.most_stretch)
         self._shown, self._shown_loss = -1, NOTHING  # the epoch and the last loss that the user was told
         self._speed = 0.0  # rows that the fastest worker learns in a second
 
@@ -281,7 +284,7 @@ class Driver:
             enough = int(LEASE_SECONDS * self._speed * self._manner.workers)
             return max(self._work.rows // LEASES, min(enough, self._work.rows // FEWEST_LEASES), 1)
         least, most = self._feed.between_exchanges
-        return int(min(max(GROWTH * self._work.given, least), most))
+        return int(self._pace.stretch * min(max(GROWTH * self._work.given, least), most))
 
     def _portion(self, hand: Hand) -> int:
         """Its rows between two exchanges. The faster learn more, so that replicas exchange at one time."""
@@ -344,7 +347,8 @@ class Driver:
             self._turn, self._turn_rows = self._turn + 1, 0
         group = self._group_of(hand)
         if lease.epoch > group.epoch:  # rows that are exchanged seldom are so at least once an epoch
-            group.epoch, group.whole = lease.epoch, not self._alone
+            whole = not self._alone and self._pace.affords_whole(lease.epoch)
+            group.epoch, group.whole = lease.epoch, group.whole or whole
         if not hand.leases:
             self._note_idle(hand)
         hand.leases[lease.number] = lease
@@ -396,9 +400,11 @@ class Driver:
         assert group.speaker is not None  # noqa: S101 - asked before
         group.pushing, group.done = group.done, []
         whole, group.whole = group.whole or self._alone, False
-        asked_whole = self._settling and whole
+        asked_whole, asked_at, pushed_at = self._settling and whole, time.monotonic(), group.pushed_at
 
         def told(_: Hand, found: Exchanged) -> None:
+            now = time.monotonic()
+            self._pace.note(now - asked_at, now - pushed_at, whole=whole)
             self._exchanged(group, found, settled=asked_whole)
 
         self._ask(group.speaker, told, "exchange", whole=whole, pull=not self._alone)

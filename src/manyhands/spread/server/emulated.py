@@ -125,8 +125,13 @@ def emulate(
     sync: bool = False,
     progress: Progress | None = None,
     enough: Mapping[str, int] = ENOUGH,
+    most_stretch: float = 1.0,
 ) -> Outcome:
-    """What so many machines of one worker with one thread each end with; of few rows, fewer learn."""
+    """What so many machines of one worker with one thread each end with; of few rows, fewer learn.
+
+    Threads wait for each other more than they learn, as machines with a slow link do. So with
+    ``most_stretch`` exchanges are soon as far apart as that allows; without, as on a fast link.
+    """
     job = replace(job, resources=Resources(1, job.resources.memory_bytes), checkpoint=None)
     workers, said = learning_machines(workers, load(LEARNERS, "model", job.model), examples, enough)
     if progress and said:
@@ -135,7 +140,8 @@ def emulate(
     training = begin(job, examples, valid, exchange, Silent())
     lines = LocalLines(job, training.examples, workers, exchange.sums, shards)
     feed = training.learner.feed(training.examples, job.settings.seed, job.resources, Silent(), Onlooker())
-    driver = Driver(training, feed, lines, Manner(workers, staleness, sync, True, STALL_SECONDS), Silent())
+    manner = Manner(workers, staleness, sync, True, STALL_SECONDS, most_stretch)
+    driver = Driver(training, feed, lines, manner, Silent())
     try:
         driver.begin()
         validate = training.validation(valid)
