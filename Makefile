@@ -105,6 +105,8 @@ bench-stream: $(VENV)/.test
 # The parameter server: its speed beside one process, slow and killed workers, emulated machines.
 bench-server: $(VENV)/.test
 	$(BIN)/python bench/server.py --data $(DATA)
+	tools/system_packages.sh ip:iproute2
+	$(BIN)/python bench/server_links.py --data $(DATA)
 
 # What starting costs: a wheel is built, and installed in a new environment.
 bench-start: $(VENV)/.test

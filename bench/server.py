@@ -274,55 +274,65 @@ def kills(given: Any, folder: Path) -> dict[str, Any]:
 
 def emulated(given: Any, folder: Path) -> dict[str, Any]:
     """Scores of so many machines, beside one process; the mean over the seeds for classifiers."""
-    found: dict[str, Any] = {}
     for label, files in write_sets(given.data, folder, given.sets).items():
         train, test = read(files["train"]), read(files["test"])
 
         def accuracy(model: Any, test: Any = test) -> float:
-            return 100 * judge(model, test.with_names(model.labels), threads=2).accuracy
+            return round(100 * judge(model, test.with_names(model.labels), threads=2).accuracy, 2)
 
-        runs: dict[str, Any] = {}
-        for workers in (1, *given.workers):
-            points = []
-            for seed in given.seeds:
-                job = job_for("fasttext", {"seed": seed}, Resources(1, MEMORY))
-                outcome = (
-                    Single().run(job, train, None, Silent())
-                    if workers == 1
-                    else emulate(job, train, None, workers)
-                )
-                points.append(round(accuracy(outcome.model), 2))
-            runs[str(workers)] = {
-                "accuracy": round(statistics.mean(points), 2),
-                "of_seeds": points,
-                "bytes": outcome.traffic.bytes,
-                "staleness": outcome.traffic.staleness,
-            }
-            print(f"{label}, fasttext, {workers}: {runs[str(workers)]}", flush=True)
-        found[f"{label}, fasttext"] = runs
-    if given.words:
-        write_text(given.data, folder / "words.txt")
-        text = read_rows(
-            [str(folder / "words.txt")], PrepareSettings(), Resources(2, MEMORY), Silent(), labelled=False
-        )
-        job = job_for("skipgram", {**JOB, "epochs": given.words, "seed": 1}, Resources(1, MEMORY))
-        runs = {}
-        for workers in (1, *given.workers):
-            outcome = (
-                Single().run(job, text.examples, None, Silent())
-                if workers == 1
-                else emulate(job, text.examples, None, workers)
-            )
-            facts = evaluate_words(outcome.model.embedding(None), sets=given.data, threads=2).facts()
-            runs[str(workers)] = {
-                name: round(facts["similarity"][name]["spearman"], 4) for name in ("WS-353", "MEN")
-            } | {"bytes": outcome.traffic.bytes, "staleness": outcome.traffic.staleness}
-            print(f"skipgram, {workers}: {runs[str(workers)]}", flush=True)
-        found[f"12.6 M words, skipgram, {given.words} epochs"] = runs
-    return {"emulated": found}
+        for model in given.models:
+            runs: dict[str, Any] = {}
+            for workers in (1, *given.workers):
+                jobs = [job_for(model, {"seed": seed}, Resources(1, MEMORY)) for seed in given.seeds]
+                outcomes = [play(job, train, workers) for job in jobs]
+                points = [accuracy(outcome.model) for outcome in outcomes]
+                runs[str(workers)] = facts_of(outcomes[0]) | {
+                    "accuracy": round(statistics.mean(points), 2),
+                    "of_seeds": points,
+                }
+                print(f"{label}, {model}, {workers}: {runs[str(workers)]}", flush=True)
+                keep({"emulated": {f"{label}, {model}": runs}})
+    return {"emulated": emulated_words(given, folder) if given.words else {}}
+
+
+def emulated_words(given: Any, folder: Path) -> dict[str, Any]:
+    write_text(given.data, folder / "words.txt")
+    text = read_rows(
+        [str(folder / "words.txt")], PrepareSettings(), Resources(2, MEMORY), Silent(), labelled=False
+    )
+    job = job_for("skipgram", {**JOB, "epochs": given.words, "seed": 1}, Resources(1, MEMORY))
+    runs: dict[str, Any] = {}
+    for workers in (1, *given.workers):
+        outcome = play(job, text.examples, workers)
+        found = evaluate_words(outcome.model.embedding(None), sets=given.data, threads=2).facts()
+        scores = {name: round(found["similarity"][name]["spearman"], 4) for name in ("WS-353", "MEN")}
+        runs[str(workers)] = facts_of(outcome) | scores
+        print(f"skipgram, {workers}: {runs[str(workers)]}", flush=True)
+    return {f"12.6 M words, skipgram, {given.words} epochs": runs}
+
+
+def play(job: Any, rows: Any, machines: int) -> Any:
+    return Single().run(job, rows, None, Silent()) if machines == 1 else emulate(job, rows, None, machines)
+
+
+def facts_of(outcome: Any) -> dict[str, Any]:
+    return {
+        "machines_that_learn": outcome.workers,
+        "bytes": outcome.traffic.bytes,
+        "staleness": outcome.traffic.staleness,
+    }
 
 
 PARTS = {"speed": speed, "slow": slow, "kills": kills, "emulated": emulated}
+
+
+def keep(found: dict[str, Any]) -> None:
+    """Beside the runs of other parts, sets and models, which take their time."""
+    path = RECORDS / "server.json"
+    before = json.loads(path.read_text())["runs"] if path.is_file() else {}
+    for key, runs in found.items():
+        before[key] = {**before.get(key, {}), **runs}
+    save("server", {"runs": before})
 
 
 def main() -> None:
@@ -332,19 +342,15 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--workers", nargs="+", type=int, default=[2, 8, 16])
-    parser.add_argument("--sets", nargs="*", default=["IMDB"])
+    parser.add_argument("--workers", nargs="+", type=int, default=[8, 16])
+    parser.add_argument("--sets", nargs="*", default=["IMDB", "Yelp sentences", "TripAdvisor"])
+    parser.add_argument("--models", nargs="+", default=["fasttext", "ngrams"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
-    parser.add_argument("--words", type=int, metavar="EPOCHS", default=0)
+    parser.add_argument("--words", type=int, metavar="EPOCHS", default=1)
     given = parser.parse_args()
     for part in given.parts:
         with tempfile.TemporaryDirectory() as name:
-            found = PARTS[part](given, Path(name))
-        path = RECORDS / "server.json"
-        before = json.loads(path.read_text())["runs"] if path.is_file() else {}
-        for key, runs in found.items():
-            before[key] = {**before.get(key, {}), **runs}
-        save("server", {"runs": before})
+            keep(PARTS[part](given, Path(name)))
 
 
 if __name__ == "__main__":

@@ -511,6 +511,56 @@ def server_slow() -> Rows:
     ]
 
 
+def server_emulated() -> Rows:
+    rows: Rows = [("set, model", "machines", "of which learn", "scores", "beside one process", "MB sent")]
+    for name, runs in record("server")["runs"]["emulated"].items():
+        judged = [key for key in ("WS-353", "MEN", "accuracy") if key in runs["1"]]
+        for machines, r in sorted(runs.items(), key=lambda run: int(run[0])):
+            beside = "; ".join(f"{r[key] - runs['1'][key]:+.{2 if key == 'accuracy' else 3}f}" for key in judged)
+            rows.append(
+                (
+                    name,
+                    machines,
+                    r["machines_that_learn"],
+                    "; ".join(f"{key} {r[key]}" for key in judged),
+                    beside if machines != "1" else "",
+                    f"{r['bytes'] / 1e6:,.0f}",
+                )
+            )
+    return rows
+
+
+def server_links() -> Rows:
+    rows: Rows = [
+        (
+            "two machines",
+            "link",
+            "seconds of learning",
+            "beside no limit (bar)",
+            "beside one process of two threads",
+            "scores",
+            "MB sent",
+        )
+    ]
+    for name, runs in record("server")["runs"]["links"].items():
+        for link, r in runs.items():
+            if link == "repeats":
+                continue
+            judged = [key for key in ("WS-353", "MEN", "accuracy") if key in r]
+            rows.append(
+                (
+                    name,
+                    link,
+                    r["learning"],
+                    f"{r['of_no_limit']:.2f} ({r['bar']})" if "bar" in r else "",
+                    f"{r['of_one_process']:.2f}" if "of_one_process" in r else "",
+                    "; ".join(f"{key} {r[key]}" for key in judged),
+                    f"{r['bytes'] / 1e6:,.0f}" if "bytes" in r else "",
+                )
+            )
+    return rows
+
+
 def prepare() -> Rows:
     found = record("prepare")
     return _prepared(
@@ -578,6 +628,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
     for make in (
         results, classify, quantize, lstm, lstm_accuracy, embed, study, rare, pip, iris, averages, balance,
         crews, crews_of_words, crew_speed, crew_work, links, kills, hosts, server_speed, server_slow,
+        server_emulated, server_links,
         stream, stream_memory, prepare, spark, rows, memory,
     )
 }  # fmt: skip

@@ -15,6 +15,7 @@ from manyhands.models.learner import Piece, arrays_of
 from manyhands.records import Resources, Silent
 from manyhands.settings import PrepareSettings
 from manyhands.spread.emulated import emulate
+from manyhands.spread.server.emulated import emulate as emulate_server
 from manyhands.spread.single import Single
 from manyhands.training.exchange import Alone
 from manyhands.training.job import job_for
@@ -23,6 +24,7 @@ IN_PLACE = [name for name in LEARNERS if not load(LEARNERS, "model", name).share
 CLASSIFIERS = [name for name in IN_PLACE if load(LEARNERS, "model", name).learns == "labels"]
 WORDS = [name for name in IN_PLACE if name not in CLASSIFIERS]
 MOST_LOST = 0.005
+MOST_LOST_BY_SERVER = 0.01  # of one seed, by up to eight replicas that have 2,000 rows each
 EVERY_MACHINE = {"labels": 0, "words": 0}  # learns, however few rows there are
 
 
@@ -49,6 +51,18 @@ def test_four_workers_tell_labels_as_well_as_one(reviews, name):
         alone.append(judge(Single().run(job, learnt, None, Silent()).model, held_out).accuracy)
     assert np.mean(alone) > 0.7
     assert np.mean(crew) > np.mean(alone) - MOST_LOST
+
+
+@pytest.mark.parametrize("replicas", [4, 8])
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_replicas_of_a_server_tell_labels_as_well_as_one_process(reviews, name, replicas):
+    learnt, held_out = reviews
+    job = job_for(name, {"seed": 1}, RESOURCES)
+    outcome = emulate_server(job, learnt, None, replicas, enough=EVERY_MACHINE)
+    assert outcome.workers == replicas
+    assert outcome.state.seen == job.settings.epochs * len(learnt)
+    usual = judge(Single().run(job, learnt, None, Silent()).model, held_out).accuracy
+    assert judge(outcome.model, held_out).accuracy > usual - MOST_LOST_BY_SERVER
 
 
 @pytest.mark.parametrize("name", WORDS)
@@ -81,6 +95,17 @@ def test_few_rows_are_learnt_by_one_machine_as_by_one_process_and_people_are_tol
         assert np.array_equal(array, crew.model.arrays()[key]), key
     few = "600 rows" if name in CLASSIFIERS else f"{rows.corpus.tokens:,} words"
     assert told.sentences == [f"{few} are too few for 3 machines: 1 will learn them"]
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_few_rows_are_learnt_by_one_replica_of_a_server_and_people_are_told(name):
+    rows = examples(600) if name in CLASSIFIERS else unlabelled(running_text(300))
+    job, told = job_for(name, {}, Resources(1, RESOURCES.memory_bytes)), Told()
+    outcome = emulate_server(job, rows, None, 3, progress=told)
+    few = "600 rows" if name in CLASSIFIERS else f"{rows.corpus.tokens:,} words"
+    assert told.sentences == [f"{few} are too few for 3 machines: 1 will learn them"]
+    assert outcome.workers == 1
+    assert outcome.traffic.staleness == 0
 
 
 @pytest.mark.parametrize("name", IN_PLACE)

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +25,8 @@ from manyhands.training.schedule import Schedule
 from tests.conftest import need
 from tests.tasks import examples
 
+EVERY_MACHINE = {"labels": 0, "words": 0}  # learns, however few rows there are
+
 
 def table(rows=10, width=4, *, squares=None, apart=False):
     draw = np.random.default_rng(0)
@@ -33,9 +36,9 @@ def table(rows=10, width=4, *, squares=None, apart=False):
     return StateArray(array, last=width, squares=squares, by_frequency=True, apart=apart)
 
 
-def shards_of(part, count, replicas):
+def shards_of(part, count, replicas, wait_seconds=60.0):
     """Shards that hold a table, and as many replicas that begin equal to them."""
-    shards = LocalShards(count)
+    shards = LocalShards(count, wait_seconds)
     for number, shard in enumerate(shards.all):
         mine = part.array[number::count]
         squares = mine[:, part.squares].copy() if part.squares is not None else np.zeros(0, np.float32)
@@ -44,6 +47,12 @@ def shards_of(part, count, replicas):
     parts = [part._replace(array=part.array.copy()) for _ in range(replicas)]
     found = [Replica(n, 1, {"t": one}, shards, in_place=True) for n, one in enumerate(parts)]
     return shards, found, [one.array for one in parts]
+
+
+def exchange_together(*replicas):
+    """All push, and each waits for the others."""
+    with ThreadPoolExecutor(len(replicas)) as pool:
+        return list(pool.map(lambda replica: replica.exchange(whole=True, pull=True), replicas))
 
 
 def agreed(shards, part):
@@ -77,20 +86,41 @@ def test_moves_of_two_become_the_mean_and_the_rest_is_owed():
         first[0, :4] += 1.0
         second[0, :4] += 1.0
         first[1, :4] += 1.0  # which only one of them moves
-        one.exchange(whole=True, pull=True)
-        two.exchange(whole=True, pull=True)
+        assert [found.behind for found in exchange_together(one, two)] == [1, 1]
     moved = agreed(shards, part) - part.array
     assert np.allclose(moved[1], 6.0, atol=0.02)
     assert (moved[0] > 6.0).all(), "more than the mean of the two"
     owed = shards.all[0].state()["t.owed"][:-1].reshape(-1, 4)
     assert np.allclose(moved[0] + owed[0], 12.0, atol=0.05), "and nothing of the sum is lost"
-    one.exchange(whole=True, pull=True)  # hears of what two did last
-    assert np.allclose(first[:, :4], agreed(shards, part), rtol=2**-10, atol=1e-6)
+    for array in (first, second):
+        assert np.allclose(array[:, :4], agreed(shards, part), rtol=2**-10, atol=1e-6)
+
+
+def test_one_who_is_late_is_not_waited_for_and_counts_all_the_same():
+    part = table()
+    shards, (one, two), (first, second) = shards_of(part, 1, 2, wait_seconds=0.0)
+    for array, replica in ((first, one), (second, two)):  # they do not meet
+        array[0, :4] += 1.0
+        assert replica.exchange(whole=True, pull=True).seconds < 5
+    moved = agreed(shards, part)[0] - part.array[0]
+    owed = shards.all[0].state()["t.owed"][:-1].reshape(-1, 4)[0]
+    assert np.allclose(moved + owed, 2.0, atol=0.02), "nothing of the sum is lost"
+    assert (moved < 1.7).all(), "nor does all of it count at once, as if each were alone"
+
+
+def test_whoever_missed_a_turn_is_expected_when_it_has_come_again():
+    part = table()
+    shards, (one, two), _ = shards_of(part, 1, 2, wait_seconds=0.5)
+    assert exchange_together(one, two)[0].seconds < 0.5
+    assert one.exchange(whole=True, pull=True).seconds >= 0.5, "waits for the other"
+    assert one.exchange(whole=True, pull=True).seconds < 0.5, "which it no longer does"
+    assert exchange_together(one, two)[1].behind == 3
+    assert shards.all[0].tell_all(0).clock == 6
 
 
 def test_squares_are_added_up():
     part = table(squares=4)
-    shards, (one, two), (first, second) = shards_of(part, 1, 2)
+    shards, (one, two), (first, second) = shards_of(part, 1, 2, wait_seconds=0.0)
     for array, replica in ((first, one), (second, two), (first, one)):
         array[5, :4] += 0.5
         array[5, 4] += 3.0
@@ -100,7 +130,7 @@ def test_squares_are_added_up():
 
 def test_a_push_that_comes_again_changes_nothing_twice():
     part = table()
-    shards, _, _ = shards_of(part, 1, 2)
+    shards, _, _ = shards_of(part, 1, 2, wait_seconds=0.0)
     moves = Moves(10, np.array([2], np.int32), np.full((1, 4), 0x3F80, np.uint16))  # by one
     assert widen(moves.values).tolist() == [[1.0] * 4]
     push = Push(0, 1, 0, 0, 1.0, True, (moves,))
@@ -121,7 +151,7 @@ def test_a_shard_comes_back_as_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr("manyhands.spread.server.shard.LOG_SHARE", 0)
     part, draw = table(40, squares=4), np.random.default_rng(1)
     values = {"t.weights": part.array[:, :4].copy(), "t.squares": part.array[:, 4].copy()}
-    quiet, killed = Shard(0, 1), Shard(0, 1, "test")
+    quiet, killed = Shard(0, 1, least_seconds=0), Shard(0, 1, "test", 0)
     for shard in (quiet, killed):
         shard.begin([table_of("t", part)], 2, values)
     for sequence in range(25):
@@ -131,7 +161,7 @@ def test_a_shard_comes_back_as_it_was(tmp_path, monkeypatch):
         if sequence % 3 == 0:  # the process ends and another one begins, in the middle of a push
             with (tmp_path / "manyhands-test" / "0" / "log").open("ab") as log:
                 log.write(b"\x40\0\0\0\0\0\0\0{")
-            killed = Shard(0, 1, "test")
+            killed = Shard(0, 1, "test", 0)
             killed.begin([table_of("t", part)], 2, values)  # which is asked again, and changes nothing
         expected, found = quiet.exchange(push), killed.exchange(push)
         assert found.clock == expected.clock
@@ -253,7 +283,7 @@ def test_emulated_machines_are_as_good_as_one(name, workers):
     rows, held_out = examples(3000, 3), examples(600, 3, seed=9)
     job = job_for(name, {"epochs": 3, "seed": 1}, Resources(1, 1 << 30))
     alone = Single().run(job, rows, None, Silent())
-    crew = emulate(job, rows, None, workers)
+    crew = emulate(job, rows, None, workers, enough=EVERY_MACHINE)
     assert crew.state.seen == alone.state.seen == 9000
     assert [epoch["examples"] for epoch in crew.state.history] == [3000.0] * 3
     found, usual = (judge(run.model, held_out).accuracy for run in (crew, alone))
@@ -266,7 +296,7 @@ def test_emulated_machines_are_as_good_as_one(name, workers):
 def test_sync_rounds_are_learnt_as_well():
     rows, held_out = examples(2000, 3), examples(600, 3, seed=9)
     job = job_for("fasttext", {"epochs": 3, "seed": 1}, Resources(1, 1 << 30))
-    crew = emulate(job, rows, None, 3, sync=True)
+    crew = emulate(job, rows, None, 3, sync=True, enough=EVERY_MACHINE)
     assert crew.state.seen == 6000
     assert judge(crew.model, held_out).accuracy > 0.97
     assert crew.traffic.staleness < 2.1, "a round behind, but for the last pushes of an epoch"

@@ -116,6 +116,12 @@ def free_cpus(library: Any) -> float:
     return float(library.cluster_resources().get("CPU", 0.0))
 
 
+def cores_of_machines(library: Any) -> dict[str, int]:
+    """How many cores each machine of the cluster has, by the name that Ray has for it."""
+    alive = (node for node in library.nodes() if node["Alive"])
+    return {node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in alive}
+
+
 def first_done(library: Any, asked: Sequence[Any], seconds: float) -> list[Any]:
     """Those that are answered; none if nothing comes in that time."""
     if not asked:

@@ -33,7 +33,16 @@ from manyhands.records import PARTS, Clock, Progress, Traffic
 from manyhands.settings import Common, Settings
 from manyhands.spread.balance import Policy, by_speed, cut, cut_at, cut_evenly, equal, side_by_side
 from manyhands.spread.group import Group
-from manyhands.spread.merge import ENOUGH, FEW, Merge, exchanges, merge_hottest, merge_moved, reach, useful
+from manyhands.spread.merge import (
+    ENOUGH,
+    FEW,
+    Merge,
+    exchanges,
+    learning_machines,
+    merge_hottest,
+    merge_moved,
+    reach,
+)
 from manyhands.spread.node import can_share
 from manyhands.spread.spread import Spread
 from manyhands.storage.files import STDIN
@@ -215,17 +224,12 @@ class AllReduceExchange:
 
     def _leave_out(self, kind: type[Learner], examples: LabelledRows) -> str:
         """Of few rows, only some machines learn. The others go along; beside a single one, they just wait."""
-        amount = len(examples) if kind.learns == "labels" else examples.corpus.tokens
-        machines = self._group.machines
-        self._learning = useful(machines, amount, self._enough[kind.learns])
+        self._learning, said = learning_machines(self._group.machines, kind, examples, self._enough)
         machine_of = self._group.gather(np.array([self._group.machine], np.float64))[:, 0]
         self._shares = equal(self.workers) * (machine_of < self._learning)
         self._shares /= self._shares.sum()
         self.keeps_weights &= self._learning > 1 or self._group.machine == 0
-        if self._learning == machines:
-            return ""
-        what = "rows" if kind.learns == "labels" else "words"
-        return f"{amount:,} {what} are too few for {machines} machines: {self._learning} will learn them"
+        return said
 
     def start(self, learner: Learner, state: State) -> None:
         """From the weights of whoever has come furthest: a checkpoint may stand on one machine only."""

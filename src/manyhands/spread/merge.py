@@ -20,7 +20,7 @@ docs/explanation/decisions/0013-merging.md.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,8 @@ import numpy.typing as npt
 
 from manyhands.kernels.compile import Bytes, Ints, kernel
 from manyhands.kernels.simd import Floats
-from manyhands.models.learner import StateArray
+from manyhands.models.learner import Learner, StateArray
+from manyhands.text.labelled_rows import LabelledRows
 
 OFTEN = 512  # rows that are exchanged every time, of those that many texts move together
 HOTTEST = 2048  # and of those that are learnt apart; by so many is told whether workers agree
@@ -90,6 +91,23 @@ def useful(machines: int, amount: int, enough: int) -> int:
     [1, 2, 16, 16]
     """
     return max(min(machines, amount // enough if enough else machines), 1)
+
+
+def learning_machines(
+    machines: int, kind: type[Learner], examples: LabelledRows, enough: Mapping[str, int] = ENOUGH
+) -> tuple[int, str]:
+    """How many of the machines are to learn these rows, and what people should know of it, if any.
+
+    Models that share batches are as good with any number of machines.
+    """
+    if kind.shares_batches:
+        return machines, ""
+    amount = len(examples) if kind.learns == "labels" else examples.corpus.tokens
+    learning = useful(machines, amount, enough[kind.learns])
+    if learning == machines:
+        return machines, ""
+    what = "rows" if kind.learns == "labels" else "words"
+    return learning, f"{amount:,} {what} are too few for {machines} machines: {learning} will learn them"
 
 
 class Merge:

@@ -6,6 +6,7 @@ from typing import Any
 
 from manyhands.engines.ray import first_done
 from manyhands.errors import ManyhandsError
+from manyhands.spread.server.arrivals import MOST_REPLICAS
 from manyhands.spread.server.lines import LostError
 from manyhands.spread.server.memory import can_share
 from manyhands.spread.server.messages import Exchanged, Learnt, Lease, Place, Push, Reply, Table
@@ -92,21 +93,31 @@ class RayLines:
     """The driver's way to all of them."""
 
     def __init__(
-        self, library: Any, openings: list[Opening], sums: list[bytes], shards: int, name: str
+        self,
+        library: Any,
+        openings: list[Opening],
+        places: list[str | None],
+        sums: list[bytes],
+        shards: int,
+        name: str,
     ) -> None:
         self._ray, self._openings, self.shards, self.shares_memory = library, openings, shards, can_share()
+        self._places = places
         self._sums = library.put(sums)  # once, for all workers
         kept_alive = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
+        kept_alive["max_concurrency"] = MOST_REPLICAS + 1  # replicas wait for each other; the driver does not
         actor = library.remote(ShardActor).options(**kept_alive, scheduling_strategy="SPREAD")
         self._shards = [actor.remote(number, shards, name) for number in range(shards)]
         self._worker = library.remote(concurrency_groups={EXCHANGE: 1, LEARN: 1})(WorkerActor)
         self._started: list[Any] = []
 
     def start(self, rank: int) -> Any:
-        opening = self._openings[rank]
-        self._started.append(
-            self._worker.options(num_cpus=opening.threads).remote(opening, self._sums, self._shards)
-        )
+        opening, place = self._openings[rank], self._places[rank]
+        options: dict[str, Any] = {"num_cpus": opening.threads}
+        if place is not None:  # and elsewhere only if that machine is gone
+            on = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+            options["scheduling_strategy"] = on(place, soft=True)
+        self._started.append(self._worker.options(**options).remote(opening, self._sums, self._shards))
         return self._started[-1]
 
     def ask(self, who: Any, what: str, *arguments: Any, **named: Any) -> Any:

@@ -29,6 +29,7 @@ from manyhands.spread.server.messages import (
     exchanged_parts,
     table_of,
 )
+from manyhands.spread.server.pace import MOST_STRETCH, Pace
 from manyhands.spread.server.work import Work
 from manyhands.storage.tensors import Arrays
 from manyhands.training.learn import Training, schedule_of
@@ -43,6 +44,7 @@ END_LEASES = (
 )
 PUSH_SECONDS = 10.0  # a replica that is alone pushes so often
 LOCAL_STEPS = 1  # batches that a replica learns between two exchanges, of models that share batches
+SPEED_CHANGE = 0.2  # how far the speed of a worker follows that of its last lease
 SHORTLY = 0.005
 LOOK_SECONDS = 0.5  # the longest that the driver waits before it looks around
 MOST_RESTARTS = 10  # of one worker
@@ -59,6 +61,7 @@ class Manner:
     sync: bool
     apart: bool
     stall_seconds: float
+    most_stretch: float = MOST_STRETCH  # how much further apart exchanges may be, where they take long
 
 
 @dataclass(eq=False)
@@ -74,6 +77,7 @@ class Hand:
     restarts: int = 0
     rows: Counter[int] = field(default_factory=Counter)  # that it has learnt, by epoch
     seconds: dict[int, float] = field(default_factory=dict)  # which it took for that
+    speed: float = 0.0  # rows a second, lately
     idle: float = 0.0  # seconds without anything to learn
     waits_for: str = ""  # who holds the oldest rows, if that keeps it from going on
 
@@ -146,6 +150,7 @@ class Driver:
         self._checked_at = time.monotonic()
         self._validating: Future[dict[str, float]] | None = None
         self._settling = False
+        self._pace = Pace(manner.most_stretch)
         self._shown, self._shown_loss = -1, NOTHING  # the epoch and the last loss that the user was told
         self._speed = 0.0  # rows that the fastest worker learns in a second
 
@@ -279,7 +284,15 @@ class Driver:
             enough = int(LEASE_SECONDS * self._speed * self._manner.workers)
             return max(self._work.rows // LEASES, min(enough, self._work.rows // FEWEST_LEASES), 1)
         least, most = self._feed.between_exchanges
-        return int(min(max(GROWTH * self._work.given, least), most))
+        return int(self._pace.stretch * min(max(GROWTH * self._work.given, least), most))
+
+    def _portion(self, hand: Hand) -> int:
+        """Its rows between two exchanges. The faster learn more, so that replicas exchange at one time."""
+        between, speeds = self._between(), [other.speed for other in self._hands]
+        equal = self._alone or self._manner.sync or self._training.learner.shares_batches
+        if equal or not all(speeds):
+            return between // self._manner.workers
+        return int(between * hand.speed / sum(speeds))
 
     def _give_out(self) -> None:
         if self._manner.sync:
@@ -323,7 +336,7 @@ class Driver:
 
     def _give(self, hand: Hand) -> None:
         between, workers = self._between(), self._manner.workers
-        rows = between // workers
+        rows = self._portion(hand)
         if self._alone:  # ever less towards the end, so that all end together
             rows = min(rows, max(self._left // (END_LEASES * workers), rows // END_LEASES))
         lease = self._work.take(hand.rank, max(rows, 1), self._turn)
@@ -334,7 +347,8 @@ class Driver:
             self._turn, self._turn_rows = self._turn + 1, 0
         group = self._group_of(hand)
         if lease.epoch > group.epoch:  # rows that are exchanged seldom are so at least once an epoch
-            group.epoch, group.whole = lease.epoch, not self._alone
+            whole = not self._alone and self._pace.affords_whole(lease.epoch)
+            group.epoch, group.whole = lease.epoch, group.whole or whole
         if not hand.leases:
             self._note_idle(hand)
         hand.leases[lease.number] = lease
@@ -356,7 +370,9 @@ class Driver:
     def _learnt(self, hand: Hand, lease: Lease, learnt: Learnt) -> None:
         if hand.leases.pop(lease.number, None) is None:
             return
-        self._speed = max(self._speed, lease.rows / max(learnt.seconds, 1e-6))
+        speed = lease.rows / max(learnt.seconds, 1e-6)
+        hand.speed += (speed - hand.speed) * (SPEED_CHANGE if hand.speed else 1)
+        self._speed = max(self._speed, speed)
         hand.rows[lease.epoch] += lease.rows
         hand.seconds[lease.epoch] = hand.seconds.get(lease.epoch, 0.0) + learnt.seconds
         if not np.isfinite(learnt.total):
@@ -368,7 +384,7 @@ class Driver:
     # --- replicas exchange
 
     def _quota(self, group: Group) -> int:
-        return max(self._between() * len(group.members) // self._manner.workers * 3 // 4, 1)
+        return max(sum(self._portion(hand) for hand in group.members) * 3 // 4, 1)
 
     def _exchange_where_due(self) -> None:
         for group in self._groups:
@@ -384,9 +400,11 @@ class Driver:
         assert group.speaker is not None  # noqa: S101 - asked before
         group.pushing, group.done = group.done, []
         whole, group.whole = group.whole or self._alone, False
-        asked_whole = self._settling and whole
+        asked_whole, asked_at, pushed_at = self._settling and whole, time.monotonic(), group.pushed_at
 
         def told(_: Hand, found: Exchanged) -> None:
+            now = time.monotonic()
+            self._pace.note(now - asked_at, now - pushed_at, whole=whole)
             self._exchanged(group, found, settled=asked_whole)
 
         self._ask(group.speaker, told, "exchange", whole=whole, pull=not self._alone)

@@ -4,14 +4,15 @@ Driver, workers and shards are the real ones; only the way between them is emula
 holds a model of its own, so it takes the memory of all of them, and it tells nothing of how fast they are.
 """
 
-import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any
 
-from manyhands.records import Resources, Silent
+from manyhands.catalog import LEARNERS, load
+from manyhands.records import Progress, Resources, Silent
 from manyhands.spread.counted import Counting
+from manyhands.spread.merge import ENOUGH, learning_machines
 from manyhands.spread.server.driver import Driver, Manner
 from manyhands.spread.server.messages import Push, Reply, Table
 from manyhands.spread.server.shard import Shard
@@ -22,31 +23,23 @@ from manyhands.training.job import Job, Outcome
 from manyhands.training.learn import begin
 
 STALL_SECONDS = 3600.0
+WAIT_SECONDS = 0.5  # for pushes of other threads
 
 
 class LocalShards:
-    """Shards in this process, each of which answers one at a time."""
+    """Shards in this process. They wait long for pushes: threads share cores, as machines do not."""
 
-    def __init__(self, count: int) -> None:
-        self.all = [Shard(number, count) for number in range(count)]
-        self._locks = [threading.Lock() for _ in self.all]
+    def __init__(self, count: int, wait_seconds: float = WAIT_SECONDS) -> None:
+        self.all = [Shard(number, count, least_seconds=wait_seconds) for number in range(count)]
 
     def __len__(self) -> int:
         return len(self.all)
 
     def exchange(self, pushes: Sequence[Push]) -> list[Reply]:
-        replies = []
-        for shard, lock, push in zip(self.all, self._locks, pushes, strict=True):
-            with lock:
-                replies.append(shard.exchange(push))
-        return replies
+        return [shard.exchange(push) for shard, push in zip(self.all, pushes, strict=True)]
 
     def tell_all(self, replica: int) -> list[Reply]:
-        replies = []
-        for shard, lock in zip(self.all, self._locks, strict=True):
-            with lock:
-                replies.append(shard.tell_all(replica))
-        return replies
+        return [shard.tell_all(replica) for shard in self.all]
 
 
 class _Thread:
@@ -130,14 +123,25 @@ def emulate(
     shards: int = 2,
     staleness: int = 4,
     sync: bool = False,
+    progress: Progress | None = None,
+    enough: Mapping[str, int] = ENOUGH,
+    most_stretch: float = 1.0,
 ) -> Outcome:
-    """What so many workers of one thread each end with."""
+    """What so many machines of one worker with one thread each end with; of few rows, fewer learn.
+
+    Threads wait for each other more than they learn, as machines with a slow link do. So with
+    ``most_stretch`` exchanges are soon as far apart as that allows; without, as on a fast link.
+    """
     job = replace(job, resources=Resources(1, job.resources.memory_bytes), checkpoint=None)
+    workers, said = learning_machines(workers, load(LEARNERS, "model", job.model), examples, enough)
+    if progress and said:
+        progress.say(said)
     exchange = Counting(workers)
     training = begin(job, examples, valid, exchange, Silent())
     lines = LocalLines(job, training.examples, workers, exchange.sums, shards)
     feed = training.learner.feed(training.examples, job.settings.seed, job.resources, Silent(), Onlooker())
-    driver = Driver(training, feed, lines, Manner(workers, staleness, sync, True, STALL_SECONDS), Silent())
+    manner = Manner(workers, staleness, sync, True, STALL_SECONDS, most_stretch)
+    driver = Driver(training, feed, lines, manner, Silent())
     try:
         driver.begin()
         validate = training.validation(valid)

@@ -1,4 +1,4 @@
-"""What a shard has taken over, in files: a snapshot, and behind it every push since.
+"""What a shard has taken over, in files: a snapshot, then every push since, and when they were merged.
 
 A process that is killed leaves them whole up to its last push, or a little of one that was never answered
 and will come again. They do not outlive the machine, and are not meant to: that is what checkpoints are for.
@@ -49,12 +49,20 @@ class Journal:
             "pull": push.pull,
             "moves": [[part.reach, *part.values.shape] for part in push.moves],
         }
-        words = json.dumps(head).encode()
-        self._log.write(LENGTH.pack(len(words)) + words)
+        self._write(head)
         for part in push.moves:
             self._log.write(np.ascontiguousarray(part.rows).data)
             self._log.write(np.ascontiguousarray(part.values).data)
         self._log.flush()
+
+    def append_close(self) -> None:
+        """The pushes up to here were merged."""
+        self._write({})
+        self._log.flush()
+
+    def _write(self, head: dict[str, Any]) -> None:
+        words = json.dumps(head).encode()
+        self._log.write(LENGTH.pack(len(words)) + words)
 
     def snapshot(self) -> tuple[Arrays, dict[str, Any]] | None:
         path = self._folder / SNAPSHOT
@@ -63,11 +71,15 @@ class Journal:
         arrays, facts = read_tensors(path)
         return arrays, json.loads(facts["facts"])
 
-    def pushes(self) -> list[Push]:
-        """All since the snapshot; what was being written when it ended is cut off."""
-        found, whole = [], 0
+    def pushes(self) -> list[Push | None]:
+        """All since the snapshot, and None where they were merged; what was being written last is cut off."""
+        found: list[Push | None] = []
+        whole = 0
         with (self._folder / LOG).open("rb") as file:
-            while (push := _read(file)) is not None:
+            while (head := _read_head(file)) is not None:
+                push = _read_moves(file, head) if head else None
+                if head and push is None:
+                    break
                 found.append(push)
                 whole = file.tell()
         self._log.truncate(whole)
@@ -80,15 +92,20 @@ class Journal:
             self._folder.parent.rmdir()
 
 
-def _read(file: BinaryIO) -> Push | None:
-    """The next push; None where there is no whole one."""
+def _read_head(file: BinaryIO) -> dict[str, Any] | None:
+    """What comes next; None where there is nothing whole."""
     length = file.read(LENGTH.size)
     if len(length) < LENGTH.size:
         return None
     words = file.read(LENGTH.unpack(length)[0])
     if len(words) < LENGTH.unpack(length)[0]:
         return None
-    head, moves = json.loads(words), []
+    head: dict[str, Any] = json.loads(words)
+    return head
+
+
+def _read_moves(file: BinaryIO, head: dict[str, Any]) -> Push | None:
+    moves = []
     for reach, count, width in head.pop("moves"):
         rows, values = file.read(4 * count), file.read(2 * count * width)
         if len(values) < 2 * count * width or len(rows) < 4 * count:

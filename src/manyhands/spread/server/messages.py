@@ -61,7 +61,8 @@ class Push:
 
 @dataclass(frozen=True)
 class Reply:
-    clock: int
+    clock: int  # how many pushes are merged
+    generation: int  # and in how many turns
     behind: int  # how many pushes of others the replica had not known of
     share: float
     news: tuple[News, ...]

@@ -101,11 +101,12 @@ class Replica:
         self._in_place, self._share = in_place, 1.0
         self._clocks = [0] * len(shards)
         self._sequence = count()
-        self._exchanges = 0
+        self._generations = 0  # that shards have merged: all replicas send the same rows for the next
 
     def begin_from_shards(self, *, keep: bool) -> int:
         """Take over all that they have; ``keep`` moves that they do not have yet. Gives the bytes of it."""
         replies = self._shards.tell_all(self._number)
+        self._generations = max(reply.generation for reply in replies)
         for shard, reply in enumerate(replies):
             self._clocks[shard] = reply.clock
             for copy, news in zip(self._copies, reply.news, strict=True):
@@ -117,10 +118,9 @@ class Replica:
 
     def exchange(self, *, whole: bool, pull: bool) -> Exchanged:
         """Push what has moved and hear what others have: of the hottest rows, or of the ``whole`` tables."""
-        began = time.perf_counter()
-        self._exchanges += 1
+        began, number = time.perf_counter(), self._generations + 1
         reaches = [
-            copy.table.rows if whole or not self._in_place else reach(self._exchanges, copy.part)
+            copy.table.rows if whole or not self._in_place else reach(number, copy.part)
             for copy in self._copies
         ]
         moves = [copy.moves(rows) for copy, rows in zip(self._copies, reaches, strict=True)]
@@ -142,6 +142,7 @@ class Replica:
             self._clocks[shard] = reply.clock
             for copy, news in zip(self._copies, reply.news, strict=False):
                 copy.hear(shard, news)
+        self._generations = max(reply.generation for reply in replies)
         self._share = min(reply.share for reply in replies)
         sent = sum(push.bytes for push in pushes) + sum(reply.bytes for reply in replies)
         return Exchanged(sent, max(reply.behind for reply in replies), time.perf_counter() - began)

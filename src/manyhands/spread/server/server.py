@@ -6,18 +6,28 @@ have moved to the shards, hear what others have, and never wait for them unless 
 """
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from manyhands.engines.ray import RaySettings, check_address, exposed, free_cpus, ray
+from manyhands.catalog import LEARNERS, load
+from manyhands.engines.ray import (
+    RaySettings,
+    check_address,
+    cores_of_machines,
+    exposed,
+    free_cpus,
+    ray,
+)
 from manyhands.errors import InputError, UsageError
 from manyhands.machine import LEAST_BYTES, cores
-from manyhands.models.learner import arrays_of
+from manyhands.models.learner import Learner, arrays_of
 from manyhands.records import Progress
 from manyhands.settings import Common
 from manyhands.spread.counted import Counting
+from manyhands.spread.merge import learning_machines
 from manyhands.spread.server.actors import RayLines
 from manyhands.spread.server.driver import Driver, Manner
 from manyhands.spread.server.worker import Onlooker, Opening
@@ -99,29 +109,45 @@ class Server(Spread):
         watch: Watch | None = None,
     ) -> Outcome:
         settings = _settings(job)
-        if len(examples) < settings.workers:
-            raise InputError(
-                f"{len(examples)} rows are too few for {settings.workers} workers; lower --workers"
-            )
-        exchange = Counting(settings.workers)
-        training = begin(job, examples, valid, exchange, progress, watch)
         threads = self._threads or max(cores() // settings.workers, 1)
+        with _machines(settings) as machines:
+            kind = load(LEARNERS, "model", job.model)
+            places, said = _places(settings, threads, machines, kind, examples)
+            if said:
+                progress.say(said)
+            return self._run(job, examples, valid, progress, watch, threads, places)
+
+    def _run(
+        self,
+        job: Job,
+        examples: LabelledRows,
+        valid: LabelledRows | None,
+        progress: Progress,
+        watch: Watch | None,
+        threads: int,
+        places: list[str | None],
+    ) -> Outcome:
+        settings, workers = _settings(job), len(places)
+        if len(examples) < workers:
+            raise InputError(f"{len(examples)} rows are too few for {workers} workers; lower --workers")
+        exchange = Counting(workers)
+        training = begin(job, examples, valid, exchange, progress, watch)
         size = sum(array.nbytes for array in arrays_of(training.learner).values())
         progress.stage("starting Ray", None, "workers")
-        with ray(settings.address, settings.workers * threads, MESSAGES * size) as library:
+        with ray(settings.address, workers * threads, MESSAGES * size) as library:
             progress.say(exposed(library))
-            if free_cpus(library) < settings.workers * threads:
+            if free_cpus(library) < workers * threads:
                 raise UsageError(
-                    f"Ray has {free_cpus(library):.0f} cores, and {settings.workers} workers of {threads} "
+                    f"Ray has {free_cpus(library):.0f} cores, and {workers} workers of {threads} "
                     "threads need more; lower --workers or --threads, or add machines"
                 )
-            openings, name = _openings(training, threads), secrets.token_hex(8)
-            lines = RayLines(library, openings, exchange.sums, settings.shards, name)
+            openings, name = _openings(training, threads, workers), secrets.token_hex(8)
+            lines = RayLines(library, openings, places, exchange.sums, settings.shards, name)
             feed = training.learner.feed(
                 training.examples, job.settings.seed, job.resources, progress, Onlooker()
             )
             manner = Manner(
-                settings.workers, settings.staleness, settings.sync, settings.apart, settings.stall_seconds
+                workers, settings.staleness, settings.sync, settings.apart, settings.stall_seconds
             )
             driver = Driver(training, feed, lines, manner, progress)
             try:
@@ -138,16 +164,51 @@ def _settings(job: Job) -> ServerSettings:
     return job.spread_settings
 
 
-def _openings(training: Training, threads: int) -> list[Opening]:
-    job, settings = training.job, _settings(training.job)
+@contextmanager
+def _machines(settings: ServerSettings) -> Iterator[dict[str, int]]:
+    """The cores of each machine; of a Ray that is yet to be started, those of this one."""
+    if settings.address is None:
+        yield {"": cores()}
+        return
+    with ray(settings.address, 0, 0) as library:
+        yield cores_of_machines(library)
+
+
+def _places(
+    settings: ServerSettings,
+    threads: int,
+    machines: Mapping[str, int],
+    kind: type[Learner],
+    examples: LabelledRows,
+) -> tuple[list[str | None], str]:
+    """For every worker that is to be started, the machine that it must be on, or None if any will do.
+
+    Of few rows only some machines learn, those with most cores; people should know it. Whoever asks for
+    workers that are apart, for comparison, gets them all.
+    """
+    room = {machine: count // threads for machine, count in machines.items() if count >= threads}
+    anywhere: list[str | None] = [None] * settings.workers
+    if settings.apart or not room:
+        return anywhere, ""
+    wanted = min(len(room), settings.workers)
+    learning, said = learning_machines(wanted, kind, examples)
+    if learning == wanted:
+        return anywhere, ""
+    largest = sorted(room, key=lambda machine: -room[machine])[:learning]
+    there: list[str | None] = [machine for machine in largest for _ in range(room[machine])]
+    return there[: settings.workers], said
+
+
+def _openings(training: Training, threads: int, workers: int) -> list[Opening]:
+    job = training.job
     return [
         Opening(
             call=call_elsewhere(job),
             data=training.examples.fingerprint,
             threads=threads,
-            memory_bytes=max(job.resources.memory_bytes // (settings.workers + 1), LEAST_BYTES),
+            memory_bytes=max(job.resources.memory_bytes // (workers + 1), LEAST_BYTES),
             rank=rank,
-            workers=settings.workers,
+            workers=workers,
         )
-        for rank in range(settings.workers)
+        for rank in range(workers)
     ]
