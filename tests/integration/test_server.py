@@ -164,7 +164,7 @@ def test_mistakes_are_told(tmp_path, rows, monkeypatch):
         served(rows, tmp_path / "run", address="elsewhere")
     with pytest.raises(UsageError, match="--deterministic is not for --spread server"):
         served(rows, tmp_path / "run", deterministic=True)
-    with pytest.raises(UsageError, match=r"Ray has 4 cores, and 9 workers of 1 threads need more"):
+    with pytest.raises(UsageError, match=r"Ray has places for 4 workers of 1 threads, not for 9"):
         served(rows, tmp_path / "run", workers=9, threads=1)
     moved = tmp_path / "rows.txt"
     moved.write_bytes(rows.read_bytes())

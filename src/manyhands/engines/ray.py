@@ -112,8 +112,10 @@ def meaning(error: BaseException, what: str) -> ManyhandsError:
     return UsageError(f"{what}: {reason[:LONGEST_REASON]}")
 
 
-def free_cpus(library: Any) -> float:
-    return float(library.cluster_resources().get("CPU", 0.0))
+def places(library: Any, cpus: int) -> int:
+    """How many processes of so many cores the machines have room for, whoever else uses them."""
+    alive = [node["Resources"] for node in library.nodes() if node["Alive"]]
+    return sum(int(resources.get("CPU", 0.0) // cpus) for resources in alive)
 
 
 def first_done(library: Any, asked: Sequence[Any], seconds: float) -> list[Any]:

@@ -5,13 +5,12 @@ Those of one machine do so in the same memory, without locks (Hogwild), as threa
 have moved to the shards, hear what others have, and never wait for them unless they are too far ahead.
 """
 
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from manyhands.engines.ray import RaySettings, check_address, exposed, free_cpus, ray
+from manyhands.engines.ray import RaySettings, check_address, exposed, places, ray
 from manyhands.errors import InputError, UsageError
 from manyhands.machine import LEAST_BYTES, cores
 from manyhands.models.learner import arrays_of
@@ -110,26 +109,42 @@ class Server(Spread):
         progress.stage("starting Ray", None, "workers")
         with ray(settings.address, settings.workers * threads, MESSAGES * size) as library:
             progress.say(exposed(library))
-            if free_cpus(library) < settings.workers * threads:
-                raise UsageError(
-                    f"Ray has {free_cpus(library):.0f} cores, and {settings.workers} workers of {threads} "
-                    "threads need more; lower --workers or --threads, or add machines"
-                )
-            openings, name = _openings(training, threads), secrets.token_hex(8)
-            lines = RayLines(library, openings, exchange.sums, settings.shards, name)
-            feed = training.learner.feed(
-                training.examples, job.settings.seed, job.resources, progress, Onlooker()
-            )
-            manner = Manner(
-                settings.workers, settings.staleness, settings.sync, settings.apart, settings.stall_seconds
-            )
-            driver = Driver(training, feed, lines, manner, progress)
+            _check_places(library, settings, threads, progress)
+            lines = RayLines(library, _openings(training, threads), exchange.sums, settings.shards)
             try:
+                feed = training.learner.feed(
+                    training.examples, job.settings.seed, job.resources, progress, Onlooker()
+                )
+                driver = Driver(training, feed, lines, _manner(settings), progress)
                 driver.begin()
                 validate = training.validation(valid)
                 return training.run(lambda: driver.run(validate))
             finally:
                 lines.end()
+
+
+def _check_places(library: Any, settings: ServerSettings, threads: int, progress: Progress) -> None:
+    """A Ray of our own has a place for each worker; in a cluster, one is enough to begin with."""
+    found, workers = places(library, threads), settings.workers
+    if found >= workers:
+        return
+    if settings.address is None or not found:
+        raise UsageError(
+            f"Ray has places for {found} workers of {threads} threads, not for {workers}; lower --workers or "
+            "--threads, or add machines"
+        )
+    progress.say(f"{found} of {workers} workers have a place; the others join when there are more machines")
+
+
+def _manner(settings: ServerSettings) -> Manner:
+    return Manner(
+        settings.workers,
+        settings.staleness,
+        settings.sync,
+        settings.apart,
+        settings.stall_seconds,
+        joining=settings.address is not None,
+    )
 
 
 def _settings(job: Job) -> ServerSettings:
