@@ -30,6 +30,7 @@ from manyhands.spread.server.messages import (
     table_of,
 )
 from manyhands.spread.server.work import Work
+from manyhands.spread.server.worker import Begin
 from manyhands.storage.tensors import Arrays
 from manyhands.training.learn import Training, schedule_of
 from manyhands.training.state import NOTHING, Plan, Validate
@@ -172,26 +173,28 @@ class Driver:
         tables = [table_of(name, part, by_batches=batches) for name, part in parts.items()]
         self._lines.begin_shards(tables, len(self._groups), values)
         for group in self._groups:
-            if not group.members:
-                continue
-            for hand in group.members[1:]:
-                hand.place = self._call(hand, "join", group.members[0].place)
-            self._speak(group, group.members[0], "fetch" if state.seen else "equal")
-            for hand in group.members:
-                hand.ready, hand.heard = True, time.monotonic()
+            here, group.members = group.members, []
+            for hand in here:
+                self._enter(group, hand, "fetch" if state.seen else "equal")
 
     def _opened(self) -> list[Hand]:
         """Those who have read their rows: all, or all who have a place where others may get one later."""
-        placing = [self._lines.ask(hand.who, "node") for hand in self._hands if self._manner.joining]
+        joining = self._manner.joining
+        placing = {self._lines.ask(hand.who, "node"): hand for hand in self._hands if joining}
         opening = {self._lines.ask(hand.who, "open"): hand for hand in self._hands}
         opened: list[Hand] = []
         while opening:
             for asked in self._lines.wait(list(opening), LOOK_SECONDS):
                 hand = opening.pop(asked)
-                hand.place = self._lines.answer(asked)  # an error is told at once
-                opened.append(hand)
+                try:
+                    hand.place = self._lines.answer(asked)  # an error is told at once
+                    opened.append(hand)
+                except LostError:
+                    self._start_again(hand)
+                    opening[self._lines.ask(hand.who, "open")] = hand
+                    placing = {one: who for one, who in placing.items() if who is not hand}
             self._progress.advance(len(opened))
-            if placing and opened and len(self._lines.wait(placing, 0)) == len(opened):
+            if joining and opened and len(self._lines.wait(list(placing), 0)) == len(opened):
                 break
         for asked, hand in opening.items():
             self._asked[asked] = self._came, hand
@@ -228,7 +231,7 @@ class Driver:
             self._show()
         return self._lines.answer(asked)
 
-    def _speak(self, group: Group, hand: Hand, begin: str) -> None:
+    def _speak(self, group: Group, hand: Hand, begin: Begin) -> None:
         group.life += 1
         self._bytes += self._call(hand, "speak", group.number, group.life, begin)
         group.speaker, group.pushed_at = hand, time.monotonic()
@@ -542,26 +545,29 @@ class Driver:
 
     def _lost(self, hand: Hand) -> None:
         """Others take up what it had; it is started again, and joins when it has read its rows."""
-        self._lines.stop(hand.who)
-        hand.restarts += 1
-        if hand.restarts > MOST_RESTARTS:
-            raise ManyhandsError(f"{hand.name} ended again and again; look for its reason in Ray's logs")
         if hand.ready:
             self._progress.say(f"{hand.name} is lost; others take up its rows")
         for asked in [asked for asked, (_, who) in self._asked.items() if who is hand]:
             del self._asked[asked]
         for lease in hand.leases.values():
             self._work.give_back(lease)
-        node = hand.place.node if hand.place else ""
-        hand.ready, hand.place, hand.waits_for = False, None, ""
+        hand.ready, hand.waits_for = False, ""
         hand.leases.clear()
         for group in self._groups:
             if hand in group.members:
                 group.members.remove(hand)
                 if group.speaker is hand:
                     self._find_speaker(group)
-        hand.who = self._lines.start(hand.rank, node)
+        self._start_again(hand)
         self._ask(hand, self._came, "open")
+
+    def _start_again(self, hand: Hand) -> None:
+        self._lines.stop(hand.who)
+        hand.restarts += 1
+        if hand.restarts > MOST_RESTARTS:
+            raise ManyhandsError(f"{hand.name} ended again and again; look for its reason in Ray's logs")
+        node, hand.place = hand.place.node if hand.place else "", None
+        hand.who = self._lines.start(hand.rank, node)
 
     def _find_speaker(self, group: Group) -> None:
         """Another worker of the replica, if there is one. What was on its way may have come or not."""
@@ -577,7 +583,7 @@ class Driver:
         if others:
             self._try_to_speak(group, others[0], "ahead" if self._alone else "fetch")
 
-    def _try_to_speak(self, group: Group, hand: Hand, begin: str) -> None:
+    def _try_to_speak(self, group: Group, hand: Hand, begin: Begin) -> None:
         try:
             self._speak(group, hand, begin)
         except LostError:
@@ -594,12 +600,17 @@ class Driver:
             self._lines.stop(hand.who)
             self._progress.say(f"{hand.name} is not used: there are as many replicas as there were to be")
             return
-        group = (here or free)[0]
+        self._enter((here or free)[0], hand, "fetch")
+        if hand.ready:
+            self._progress.say(f"{hand.name} joins")
+
+    def _enter(self, group: Group, hand: Hand, begin: Begin) -> None:
+        """Speak for a replica that has nobody, or learn in the tables of those who are there."""
         others = [*group.members]
         group.members.append(hand)
-        group.key = key
+        group.key = self._key(hand)
         if not others:
-            self._try_to_speak(group, hand, "fetch")
+            self._try_to_speak(group, hand, begin)
         else:
             try:
                 hand.place = self._call(hand, "join", others[0].place)
