@@ -6,6 +6,7 @@ import re
 import signal
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from manyhands.run.train import train
 pytest.importorskip("ray", reason="a parameter server needs Ray")
 
 EPOCHS, ROWS = 40, 6000
+MARK = "MANYHANDS_TEST"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -26,8 +28,10 @@ def library():
     """One for all: starting Ray takes longer than a test."""
     from manyhands.engines.ray import ray
 
+    os.environ[MARK] = str(os.getpid())  # which all processes of this Ray inherit, and no others
     with ray(None, 4, 0) as library:
         yield library
+    del os.environ[MARK]
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +45,14 @@ def served(rows, out, **settings):
 
 def processes(kind: str) -> list[int]:
     """The actors of this kind, by what Ray calls their processes."""
-    found = []
+    found, ours = [], f"{MARK}={os.getpid()}\0".encode()
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
-                words = (folder / "cmdline").read_bytes()
+                words, variables = (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
             except OSError:  # it has ended
                 continue
-            if words.startswith(f"ray::{kind}".encode()):
+            if words.startswith(f"ray::{kind}".encode()) and ours in variables:
                 found.append(int(folder.name))
     return found
 
@@ -149,10 +153,11 @@ class Slow(Silent):
             self._thread.start()
 
     def _hold_up(self, process):
-        while not self._ends.wait(0.02):
-            os.kill(process, signal.SIGSTOP)
-            self._ends.wait(0.08)
-            os.kill(process, signal.SIGCONT)
+        with suppress(ProcessLookupError):  # the run is over
+            while not self._ends.wait(0.02):
+                os.kill(process, signal.SIGSTOP)
+                self._ends.wait(0.08)
+                os.kill(process, signal.SIGCONT)
 
     def end(self):
         self._ends.set()
@@ -164,7 +169,7 @@ def test_mistakes_are_told(tmp_path, rows, monkeypatch):
         served(rows, tmp_path / "run", address="elsewhere")
     with pytest.raises(UsageError, match="--deterministic is not for --spread server"):
         served(rows, tmp_path / "run", deterministic=True)
-    with pytest.raises(UsageError, match=r"Ray has 4 cores, and 9 workers of 1 threads need more"):
+    with pytest.raises(UsageError, match=r"Ray has room for 4 workers of 1 threads, not for 9"):
         served(rows, tmp_path / "run", workers=9, threads=1)
     moved = tmp_path / "rows.txt"
     moved.write_bytes(rows.read_bytes())

@@ -112,10 +112,6 @@ def meaning(error: BaseException, what: str) -> ManyhandsError:
     return UsageError(f"{what}: {reason[:LONGEST_REASON]}")
 
 
-def free_cpus(library: Any) -> float:
-    return float(library.cluster_resources().get("CPU", 0.0))
-
-
 def cores_of_machines(library: Any) -> dict[str, int]:
     """How many cores each machine of the cluster has, by the name that Ray has for it."""
     alive = (node for node in library.nodes() if node["Alive"])

@@ -12,21 +12,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from manyhands.bundle.bundle import load_bundle
 from manyhands.catalog import LEARNERS, load
 from manyhands.engines.spark import error_as_text
-from manyhands.errors import InputError, ManyhandsError
+from manyhands.errors import ManyhandsError
 from manyhands.kernels.compile import Ints
 from manyhands.models.learner import Feed, Learner, Loss, Piece, arrays_of
 from manyhands.records import Resources, Silent
 from manyhands.spread.chunks import Part, mean_of, parts_of, unpack
 from manyhands.spread.counted import Counted
 from manyhands.training.exchange import Alone, total_loss
-from manyhands.training.job import Call, Job, job_for
+from manyhands.training.job import Call, Job
 from manyhands.training.learn import schedule_of
 from manyhands.training.loop import block_order, block_seed
-from manyhands.training.objective import objective_of
-from manyhands.training.splits import open_splits
+from manyhands.training.splits import reopen
 
 SCHEMA = "chunk int, partition int, weight double, kind string, rows binary, values binary, movers binary"
 COLUMNS = pa.schema(
@@ -114,26 +112,14 @@ class Opened:
     """The rows of a run and its learner, and the feeds of the partitions that came here last."""
 
     def __init__(self, this: Round, sums: list[bytes]) -> None:
-        self.run, call = this.run, this.call
-        self._resources = Resources(1, this.memory_bytes)
-        try:
-            previous = load_bundle(call.continue_from) if call.continue_from else None
-            self.job = job_for(call.model, call.settings, self._resources, previous=previous)
-            splits = open_splits(call.data, self.job, Silent(), call.rows)
-        except InputError as error:
-            raise InputError(
-                f"{error}; executors need the files under the same name: in a folder that all machines "
-                "share, or at an address such as s3://"
-            ) from None
-        self._examples = objective_of(call.model).ready(self.job, splits.train)
-        if self._examples.fingerprint != this.data:
-            raise InputError(
-                f"{call.data[0]} holds other rows here than on the driver; copy it to all machines"
-            )
-        kind: type[Learner] = load(LEARNERS, "model", call.model)
-        known = previous.model if previous else None
+        self.run, self._resources = this.run, Resources(1, this.memory_bytes)
+        rows = reopen(this.call, this.data, self._resources)
+        self.job, self._examples = rows.job, rows.train
+        kind: type[Learner] = load(LEARNERS, "model", this.call.model)
         crew = Counted(this.partitions, sums) if this.partitions > 1 else Alone()
-        self.learner = kind.begin(self.job.settings, self._examples, known, self._resources, Silent(), crew)
+        self.learner = kind.begin(
+            self.job.settings, rows.train, rows.previous, self._resources, Silent(), crew
+        )
         self._feeds: OrderedDict[int, Feed] = OrderedDict()
 
     def feed(self, partition: int, partitions: int) -> Feed:

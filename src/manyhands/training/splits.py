@@ -1,17 +1,19 @@
 """The rows of a run, opened: from a prepared dataset, or from raw files as they are."""
 
+import socket
 from dataclasses import dataclass, replace
 from typing import Any
 
-from manyhands.bundle.bundle import Bundle
+from manyhands.bundle.bundle import Bundle, load_bundle
 from manyhands.data.dataset import is_dataset, open_dataset
 from manyhands.data.labelled_rows import read_rows, rows_of_split
 from manyhands.errors import InputError, UsageError
-from manyhands.records import SPLITS, Progress
+from manyhands.models.model import Model
+from manyhands.records import SPLITS, Progress, Resources, Silent
 from manyhands.settings import LabelScheme, PrepareSettings, TextSettings, option
 from manyhands.text.labelled_rows import LabelledRows
 from manyhands.text.vocabulary import Vocabulary
-from manyhands.training.job import Job
+from manyhands.training.job import Call, Job, job_for
 from manyhands.training.objective import objective_of
 
 
@@ -54,6 +56,35 @@ def open_splits(names: tuple[str, ...], job: Job, progress: Progress, rows: int 
     settings = PrepareSettings.create(**{**known, **chosen})
     raw = read_rows(list(names), settings, job.resources, progress, labelled=labelled)
     return Splits(raw.examples, None, None, settings.text, raw.scheme, None, names)
+
+
+@dataclass(frozen=True)
+class Reopened:
+    """What the driver of a run has opened, opened by a worker elsewhere."""
+
+    job: Job
+    train: LabelledRows  # as they are learnt
+    previous: Model | None
+
+
+def reopen(call: Call, fingerprint: str, resources: Resources) -> Reopened:
+    """Open the rows of a run in another process, maybe on another machine; they must be the same rows."""
+    try:
+        previous = load_bundle(call.continue_from) if call.continue_from else None
+        job = job_for(call.model, call.settings, resources, previous=previous)
+        splits = open_splits(call.data, job, Silent(), call.rows)
+    except InputError as error:
+        raise InputError(
+            f"{error}; all workers need the files under the same name: in a folder that all machines share, "
+            "or at an address such as s3://"
+        ) from None
+    train = objective_of(call.model).ready(job, splits.train)
+    if train.fingerprint != fingerprint:
+        raise InputError(
+            f"{call.data[0]} holds other rows on {socket.gethostname()} than on the driver; "
+            "copy it to all machines"
+        )
+    return Reopened(job, train, previous.model if previous else None)
 
 
 def _open_dataset(name: str, previous: Bundle | None, labelled: bool) -> Splits:

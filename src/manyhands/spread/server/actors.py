@@ -1,5 +1,6 @@
 """Workers and shards as actors of Ray: processes that it places, watches and starts again."""
 
+import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from manyhands.engines.ray import first_done
 from manyhands.errors import ManyhandsError
 from manyhands.spread.server.arrivals import MOST_REPLICAS
+from manyhands.spread.server.journal import KIND, Claim, remove_abandoned
 from manyhands.spread.server.lines import LostError
 from manyhands.spread.server.memory import can_share
 from manyhands.spread.server.messages import Exchanged, Learnt, Lease, Place, Push, Reply, Table
@@ -22,6 +24,7 @@ class ShardActor:
     """A shard in a process of its own. Ray starts a killed one again, and repeats what it was asked."""
 
     def __init__(self, number: int, shards: int, name: str) -> None:
+        remove_abandoned()
         self._shard = Shard(number, shards, name)
 
     def begin(self, tables: list[Table], replicas: int, values: Arrays) -> None:
@@ -46,10 +49,14 @@ class WorkerActor:
     def __init__(self, opening: Opening, sums: list[bytes], shards: list[Any]) -> None:
         self._opening, self._sums, self._shards = opening, sums, shards
 
-    def open(self) -> Place:
+    def node(self) -> str:
+        """Where Ray has placed it."""
         import ray  # noqa: PLC0415
 
-        self._worker = Worker.open(self._opening, self._sums, ray.get_runtime_context().get_node_id())
+        return str(ray.get_runtime_context().get_node_id())
+
+    def open(self) -> Place:
+        self._worker = Worker.open(self._opening, self._sums, self.node())
         self._sums = []
         return self._worker.place()
 
@@ -93,16 +100,12 @@ class RayLines:
     """The driver's way to all of them."""
 
     def __init__(
-        self,
-        library: Any,
-        openings: list[Opening],
-        places: list[str | None],
-        sums: list[bytes],
-        shards: int,
-        name: str,
+        self, library: Any, openings: list[Opening], nodes: list[str], sums: list[bytes], shards: int
     ) -> None:
         self._ray, self._openings, self.shards, self.shares_memory = library, openings, shards, can_share()
-        self._places = places
+        self._nodes = nodes
+        name = KIND + secrets.token_hex(8)
+        self._claim = Claim(name)
         self._sums = library.put(sums)  # once, for all workers
         kept_alive = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1}
         kept_alive["max_concurrency"] = MOST_REPLICAS + 1  # replicas wait for each other; the driver does not
@@ -111,12 +114,12 @@ class RayLines:
         self._worker = library.remote(concurrency_groups={EXCHANGE: 1, LEARN: 1})(WorkerActor)
         self._started: list[Any] = []
 
-    def start(self, rank: int) -> Any:
-        opening, place = self._openings[rank], self._places[rank]
+    def start(self, rank: int, node: str = "") -> Any:
+        opening, node = self._openings[rank], node or self._nodes[rank]
         options: dict[str, Any] = {"num_cpus": opening.threads}
-        if place is not None:  # and elsewhere only if that machine is gone
-            on = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-            options["scheduling_strategy"] = on(place, soft=True)
+        if node:  # and elsewhere only if that machine is gone
+            near = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+            options["scheduling_strategy"] = near(node, soft=True)
         self._started.append(self._worker.options(**options).remote(opening, self._sums, self._shards))
         return self._started[-1]
 
@@ -151,9 +154,12 @@ class RayLines:
 
     def end(self) -> None:
         """Whoever is still there ends, and leaves nothing behind."""
-        for worker in self._started:
-            self._ray.kill(worker)
-        with suppress(Exception):  # a shard that is being started again has other things to do
-            self._ray.get([shard.end.remote() for shard in self._shards], timeout=END_SECONDS)
-        for shard in self._shards:
-            self._ray.kill(shard)
+        try:
+            for worker in self._started:
+                self._ray.kill(worker)
+            with suppress(Exception):  # a shard that is being started again has other things to do
+                self._ray.get([shard.end.remote() for shard in self._shards], timeout=END_SECONDS)
+            for shard in self._shards:
+                self._ray.kill(shard)
+        finally:
+            self._claim.release()

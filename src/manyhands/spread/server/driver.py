@@ -31,6 +31,7 @@ from manyhands.spread.server.messages import (
 )
 from manyhands.spread.server.pace import MOST_STRETCH, Pace
 from manyhands.spread.server.work import Work
+from manyhands.spread.server.worker import Begin
 from manyhands.storage.tensors import Arrays
 from manyhands.training.learn import Training, schedule_of
 from manyhands.training.state import NOTHING, Plan, Validate
@@ -62,6 +63,7 @@ class Manner:
     apart: bool
     stall_seconds: float
     most_stretch: float = MOST_STRETCH  # how much further apart exchanges may be, where they take long
+    joining: bool = False  # workers that have no place yet are not waited for
 
 
 @dataclass(eq=False)
@@ -89,10 +91,15 @@ class Hand:
 
 @dataclass(eq=False)
 class Group:
-    """The workers of one replica, and what they have learnt that shards do not have yet."""
+    """The workers of one replica, and what they have learnt that shards do not have yet.
+
+    Shards are told at the beginning how many replicas there may be: one without members is free for whoever
+    comes to a machine where nobody is.
+    """
 
     number: int
-    members: list[Hand]
+    members: list[Hand] = field(default_factory=list)
+    key: str = ""  # the machine whose memory they share
     speaker: Hand | None = None
     life: int = 0
     done: list[tuple[Lease, Learnt]] = field(default_factory=list)
@@ -146,7 +153,8 @@ class Driver:
             self._learnt_rows[epoch] = self._learnt_rows.get(epoch, 0) + last - first
         self._bytes, self._behind, self._began = 0, 0.0, time.monotonic()
         self._seconds = state.seconds
-        self._waited: dict[str, float] = {}
+        self._waited: dict[str, float] = {}  # seconds, by whom others waited for
+        self._waited_before: dict[str, float] = {}  # up to the end of the last epoch
         self._checked_at = time.monotonic()
         self._validating: Future[dict[str, float]] | None = None
         self._settling = False
@@ -160,9 +168,7 @@ class Driver:
         """Start everyone, and let those of one machine learn in the same tables."""
         self._progress.stage("workers read the rows", None, "workers")
         self._hands = [Hand(rank, self._lines.start(rank)) for rank in range(self._manner.workers)]
-        for hand, place in zip(self._hands, self._ask_all(self._hands, "open"), strict=True):
-            hand.place = place
-        self._form_groups()
+        self._form_groups(self._opened())
         learner, state = self._training.learner, self._training.state
         parts = exchanged_parts(learner)
         shards = range(self._lines.shards)
@@ -172,37 +178,57 @@ class Driver:
         tables = [table_of(name, part, by_batches=batches) for name, part in parts.items()]
         self._lines.begin_shards(tables, len(self._groups), values)
         for group in self._groups:
-            for hand in group.members[1:]:
-                hand.place = self._call(hand, "join", group.members[0].place)
-            self._speak(group, group.members[0], "fetch" if state.seen else "equal")
-            for hand in group.members:
-                hand.ready, hand.heard = True, time.monotonic()
+            here, group.members = group.members, []
+            for hand in here:
+                self._enter(group, hand, "fetch" if state.seen else "equal")
 
-    def _form_groups(self) -> None:
+    def _opened(self) -> list[Hand]:
+        """Those who have read their rows: all, or all who have a place where others may get one later."""
+        joining = self._manner.joining
+        placing = {self._lines.ask(hand.who, "node"): hand for hand in self._hands if joining}
+        opening = {self._lines.ask(hand.who, "open"): hand for hand in self._hands}
+        opened: list[Hand] = []
+        while opening:
+            for asked in self._lines.wait(list(opening), LOOK_SECONDS):
+                hand = opening.pop(asked)
+                try:
+                    hand.place = self._lines.answer(asked)  # an error is told at once
+                    opened.append(hand)
+                except LostError:
+                    self._start_again(hand)
+                    opening[self._lines.ask(hand.who, "open")] = hand
+                    placing = {one: who for one, who in placing.items() if who is not hand}
+            self._progress.advance(len(opened))
+            if joining and opened and len(self._lines.wait(list(placing), 0)) == len(opened):
+                break
+        for asked, hand in opening.items():
+            self._asked[asked] = self._came, hand
+        return sorted(opened, key=lambda hand: hand.rank)
+
+    def _form_groups(self, opened: list[Hand]) -> None:
+        """Replicas of those who are here; whoever comes later may be on a machine of its own."""
+        found: dict[str, list[Hand]] = {}
+        for hand in opened:
+            found.setdefault(self._key(hand), []).append(hand)
+        later = len(self._hands) - len(opened)
+        if len(found) + later > MOST_REPLICAS:
+            raise InputError(
+                f"{len(self._hands)} workers may come to be {len(found) + later} replicas, which is more "
+                f"than {MOST_REPLICAS}; lower --workers"
+            )
+        self._groups = [Group(number, found[key], key) for number, key in enumerate(found)]
+        self._groups += [Group(len(found) + number) for number in range(later)]
+
+    def _key(self, hand: Hand) -> str:
+        """The same for workers that can learn in the same memory."""
         share = self._lines.shares_memory and not self._manner.apart
         share = share and not self._training.learner.shares_batches
-        found: dict[str, list[Hand]] = {}
-        for hand in self._hands:
-            node = hand.place.node if hand.place else ""
-            found.setdefault(node if share else str(hand.rank), []).append(hand)
-        if len(found) > MOST_REPLICAS:
-            raise InputError(f"{len(found)} replicas are more than {MOST_REPLICAS}; lower --workers")
-        self._groups = [Group(number, members) for number, members in enumerate(found.values())]
+        return hand.place.node if share and hand.place else str(hand.rank)
 
     @property
     def _alone(self) -> bool:
         """All learn in the same memory: there is nothing to merge."""
         return len(self._groups) == 1
-
-    def _ask_all(self, hands: list[Hand], what: str) -> list[Any]:
-        asked = [self._lines.ask(hand.who, what) for hand in hands]
-        left = list(asked)
-        while left:
-            for one in self._lines.wait(left, LOOK_SECONDS):
-                self._lines.answer(one)  # an error is told at once
-                left.remove(one)
-            self._progress.advance(len(asked) - len(left))
-        return [self._lines.answer(one) for one in asked]
 
     def _call(self, hand: Hand, what: str, *arguments: Any, **named: Any) -> Any:
         asked = self._lines.ask(hand.who, what, *arguments, **named)
@@ -210,7 +236,7 @@ class Driver:
             self._show()
         return self._lines.answer(asked)
 
-    def _speak(self, group: Group, hand: Hand, begin: str) -> None:
+    def _speak(self, group: Group, hand: Hand, begin: Begin) -> None:
         group.life += 1
         self._bytes += self._call(hand, "speak", group.number, group.life, begin)
         group.speaker, group.pushed_at = hand, time.monotonic()
@@ -235,6 +261,7 @@ class Driver:
                 if not isinstance(error, Exception):  # an interrupt: what was learnt is not lost
                     self._settle_now()
                 raise
+        self._name_slow()
         idle = sum(hand.idle for hand in self._hands)
         return Traffic(self._bytes, round(idle, 3), round(self._behind / max(self._exchanges, 1), 3))
 
@@ -255,6 +282,11 @@ class Driver:
         if loss.rows and not slow:
             note = f"loss {loss.mean:.4f}"
         self._progress.advance(min(self._learnt_rows.get(epoch, 0), self._work.rows), note)
+
+    def _name_slow(self) -> None:
+        for name, spent in self._waited.items():
+            if spent >= SLOW_SECONDS:
+                self._progress.say(f"others waited {spent:.1f} s for {name}; see --staleness")
 
     def _answered(self) -> Sequence[Any]:
         if self._validating is not None or not self._asked:  # which nobody answers
@@ -288,7 +320,7 @@ class Driver:
 
     def _portion(self, hand: Hand) -> int:
         """Its rows between two exchanges. The faster learn more, so that replicas exchange at one time."""
-        between, speeds = self._between(), [other.speed for other in self._hands]
+        between, speeds = self._between(), [other.speed for other in self._hands if other.ready]
         equal = self._alone or self._manner.sync or self._training.learner.shares_batches
         if equal or not all(speeds):
             return between // self._manner.workers
@@ -441,9 +473,7 @@ class Driver:
             if ended or (self._training.keeper and time.monotonic() - self._checked_at >= seconds):
                 self._begin_settling()
             return
-        if not all(group.settled for group in self._groups):
-            return
-        if any(group.pushing is not None for group in self._groups):
+        if not self._is_settled:
             return
         self._settling = False
         self._take_over()
@@ -453,6 +483,13 @@ class Driver:
         while not state.done(self._plan) and self._work.is_over(state.epoch):
             self._end_epoch({})
         self._training.keep(state)
+
+    @property
+    def _is_settled(self) -> bool:
+        """A replica for which nobody speaks has nothing: what it had is to be learnt again."""
+        return all(
+            group.speaker is None or (group.settled and group.pushing is None) for group in self._groups
+        )
 
     def _begin_settling(self) -> None:
         self._settling = True
@@ -503,8 +540,9 @@ class Driver:
             "seconds": {"learn": seconds},
             "shares": [{"step": self._exchanges, "shares": shares}],
         }
-        slow = {name: round(spent, 3) for name, spent in self._waited.items() if spent >= SLOW_SECONDS}
-        self._waited = {}
+        before, self._waited_before = self._waited_before, {**self._waited}
+        waited = {name: spent - before.get(name, 0.0) for name, spent in self._waited.items()}
+        slow = {name: round(spent, 3) for name, spent in waited.items() if spent >= SLOW_SECONDS}
         return lap | ({"waited_for": slow} if slow else {})
 
     def _settle_now(self) -> None:
@@ -517,29 +555,37 @@ class Driver:
             self._exchange_where_due()
             for asked in self._answered():
                 self._hear(asked)
-            if all(group.settled and group.pushing is None for group in self._groups):
+            if self._is_settled:
                 self._take_over()
                 return
 
     # --- whoever is lost
 
     def _lost(self, hand: Hand) -> None:
-        """Others take up what it had; it is started again, and joins its replica once it has read all."""
-        group = self._group_of(hand)
-        self._lines.stop(hand.who)
-        hand.restarts += 1
-        if hand.restarts > MOST_RESTARTS:
-            raise ManyhandsError(f"{hand.name} ended again and again; look for its reason in Ray's logs")
-        hand.ready, hand.place = False, None
+        """Others take up what it had; it is started again, and joins when it has read its rows."""
+        if hand.ready:
+            self._progress.say(f"{hand.name} is lost; others take up its rows")
         for asked in [asked for asked, (_, who) in self._asked.items() if who is hand]:
             del self._asked[asked]
         for lease in hand.leases.values():
             self._work.give_back(lease)
+        hand.ready, hand.waits_for = False, ""
         hand.leases.clear()
-        if group.speaker is hand:
-            self._find_speaker(group)
-        hand.who = self._lines.start(hand.rank)
-        self._ask(hand, self._came_back, "open")
+        for group in self._groups:
+            if hand in group.members:
+                group.members.remove(hand)
+                if group.speaker is hand:
+                    self._find_speaker(group)
+        self._start_again(hand)
+        self._ask(hand, self._came, "open")
+
+    def _start_again(self, hand: Hand) -> None:
+        self._lines.stop(hand.who)
+        hand.restarts += 1
+        if hand.restarts > MOST_RESTARTS:
+            raise ManyhandsError(f"{hand.name} ended again and again; look for its reason in Ray's logs")
+        node, hand.place = hand.place.node if hand.place else "", None
+        hand.who = self._lines.start(hand.rank, node)
 
     def _find_speaker(self, group: Group) -> None:
         """Another worker of the replica, if there is one. What was on its way may have come or not."""
@@ -555,25 +601,40 @@ class Driver:
         if others:
             self._try_to_speak(group, others[0], "ahead" if self._alone else "fetch")
 
-    def _try_to_speak(self, group: Group, hand: Hand, begin: str) -> None:
+    def _try_to_speak(self, group: Group, hand: Hand, begin: Begin) -> None:
         try:
             self._speak(group, hand, begin)
         except LostError:
             group.speaker = hand  # it is lost as one that spoke
             self._lost(hand)
 
-    def _came_back(self, hand: Hand, place: Place) -> None:
-        group = self._group_of(hand)
+    def _came(self, hand: Hand, place: Place) -> None:
+        """A worker has read its rows: it joins those of its machine, or is a new replica there."""
         hand.place = place
-        others = [other for other in group.members if other.ready]
-        if others:
+        key = self._key(hand)
+        here = [group for group in self._groups if group.members and group.key == key]
+        free = [group for group in self._groups if not group.members]
+        if not (here or free):
+            self._lines.stop(hand.who)
+            self._progress.say(f"{hand.name} is not used: there are as many replicas as there were to be")
+            return
+        self._enter((here or free)[0], hand, "fetch")
+        if hand.ready:
+            self._progress.say(f"{hand.name} joins")
+
+    def _enter(self, group: Group, hand: Hand, begin: Begin) -> None:
+        """Speak for a replica that has nobody, or learn in the tables of those who are there."""
+        others = [*group.members]
+        group.members.append(hand)
+        group.key = self._key(hand)
+        if not others:
+            self._try_to_speak(group, hand, begin)
+        else:
             try:
                 hand.place = self._call(hand, "join", others[0].place)
-            except LostError:
+            except ManyhandsError:  # one of the two is lost; if it is the other, that will be heard
                 self._lost(hand)
                 return
-        else:
-            self._try_to_speak(group, hand, "fetch")
         hand.ready, hand.heard = group.speaker is not None, time.monotonic()
 
     def _look_for_silent(self) -> None:

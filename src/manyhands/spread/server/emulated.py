@@ -84,7 +84,7 @@ class LocalLines:
         self._shards = LocalShards(shards)
         self._threads: list[_Thread] = []
 
-    def start(self, rank: int) -> Any:
+    def start(self, rank: int, node: str = "") -> Any:
         self._threads.append(
             _Thread(self._job, self._examples, self._shards, rank, self._workers, self._sums)
         )

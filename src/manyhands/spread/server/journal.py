@@ -2,11 +2,20 @@
 
 A process that is killed leaves them whole up to its last push, or a little of one that was never answered
 and will come again. They do not outlive the machine, and are not meant to: that is what checkpoints are for.
+
+Nor are they meant to outlive the run. Its driver removes them; where that was killed too, the next run that
+comes to the machine does. A folder is held by its shards, and by the driver where it is on the same machine,
+through a lock that ends with the process: what nobody holds is abandoned. A shard that was killed is back
+in seconds, so where there was no driver, what was written to lately is left alone.
 """
 
+import fcntl
 import json
+import os
 import shutil
 import struct
+import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,6 +27,47 @@ from manyhands.storage.tensors import Arrays, read_tensors, write_tensors
 
 LENGTH = struct.Struct("<Q")
 SNAPSHOT, LOG = "snapshot.safetensors", "log"
+KIND = "shards-"  # the folder of a run is manyhands-shards-…
+DRIVER = "driver"  # a file that says that the driver holds the folder as well
+QUIET_SECONDS = 600.0
+
+
+class Claim:
+    """The journals of a run on its driver's machine, which go with it."""
+
+    def __init__(self, name: str) -> None:
+        self._folder = Path(tempfile.gettempdir()) / f"manyhands-{name}"
+        self._folder.mkdir(mode=0o700)
+        self._lock = _hold(self._folder)
+        (self._folder / DRIVER).touch()
+
+    def release(self) -> None:
+        os.close(self._lock)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def remove_abandoned() -> None:
+    """Remove what runs have left on this machine that were killed with their drivers."""
+    for folder in Path(tempfile.gettempdir()).glob(f"manyhands-{KIND}*"):
+        with suppress(OSError):  # it is held, or another user's, or gone
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if (folder / DRIVER).exists() or _is_quiet(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def _hold(folder: Path) -> int:
+    lock = os.open(folder, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    return lock
+
+
+def _is_quiet(folder: Path) -> bool:
+    newest = max(path.stat().st_mtime for path in [folder, *folder.rglob("*")])
+    return time.time() - newest > QUIET_SECONDS
 
 
 class Journal:
@@ -25,7 +75,7 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._folder = folder
+        self._folder, self._lock = folder, _hold(folder.parent)
         self._log: BinaryIO = (folder / LOG).open("ab")
 
     @property
@@ -87,6 +137,7 @@ class Journal:
 
     def remove(self) -> None:
         self._log.close()
+        os.close(self._lock)
         shutil.rmtree(self._folder, ignore_errors=True)
         with suppress(OSError):  # others of the run may still be there
             self._folder.parent.rmdir()

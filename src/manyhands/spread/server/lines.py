@@ -18,8 +18,8 @@ class Lines(Protocol):
     shards: int
     shares_memory: bool  # workers of one machine may have the same tables
 
-    def start(self, rank: int) -> Any:
-        """Start a worker, which begins to read its rows."""
+    def start(self, rank: int, node: str = "") -> Any:
+        """Start a worker: on this machine, if it is still there."""
         ...
 
     def ask(self, who: Any, what: str, *arguments: Any, **named: Any) -> Any: ...

@@ -5,7 +5,6 @@ Those of one machine do so in the same memory, without locks (Hogwild), as threa
 have moved to the shards, hear what others have, and never wait for them unless they are too far ahead.
 """
 
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -13,14 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from manyhands.catalog import LEARNERS, load
-from manyhands.engines.ray import (
-    RaySettings,
-    check_address,
-    cores_of_machines,
-    exposed,
-    free_cpus,
-    ray,
-)
+from manyhands.engines.ray import RaySettings, check_address, cores_of_machines, exposed, ray
 from manyhands.errors import InputError, UsageError
 from manyhands.machine import LEAST_BYTES, cores
 from manyhands.models.learner import Learner, arrays_of
@@ -112,10 +104,10 @@ class Server(Spread):
         threads = self._threads or max(cores() // settings.workers, 1)
         with _machines(settings) as machines:
             kind = load(LEARNERS, "model", job.model)
-            places, said = _places(settings, threads, machines, kind, examples)
+            nodes, said = _nodes(settings, threads, machines, kind, examples)
             if said:
                 progress.say(said)
-            return self._run(job, examples, valid, progress, watch, threads, places)
+            return self._run(job, examples, valid, progress, watch, threads, nodes)
 
     def _run(
         self,
@@ -125,9 +117,9 @@ class Server(Spread):
         progress: Progress,
         watch: Watch | None,
         threads: int,
-        places: list[str | None],
+        nodes: list[str],
     ) -> Outcome:
-        settings, workers = _settings(job), len(places)
+        settings, workers = _settings(job), len(nodes)
         if len(examples) < workers:
             raise InputError(f"{len(examples)} rows are too few for {workers} workers; lower --workers")
         exchange = Counting(workers)
@@ -136,26 +128,45 @@ class Server(Spread):
         progress.stage("starting Ray", None, "workers")
         with ray(settings.address, workers * threads, MESSAGES * size) as library:
             progress.say(exposed(library))
-            if free_cpus(library) < workers * threads:
-                raise UsageError(
-                    f"Ray has {free_cpus(library):.0f} cores, and {workers} workers of {threads} "
-                    "threads need more; lower --workers or --threads, or add machines"
-                )
-            openings, name = _openings(training, threads, workers), secrets.token_hex(8)
-            lines = RayLines(library, openings, places, exchange.sums, settings.shards, name)
-            feed = training.learner.feed(
-                training.examples, job.settings.seed, job.resources, progress, Onlooker()
-            )
-            manner = Manner(
-                workers, settings.staleness, settings.sync, settings.apart, settings.stall_seconds
-            )
-            driver = Driver(training, feed, lines, manner, progress)
+            _check_room(cores_of_machines(library), settings, workers, threads, progress)
+            openings = _openings(training, threads, workers)
+            lines = RayLines(library, openings, nodes, exchange.sums, settings.shards)
             try:
+                feed = training.learner.feed(
+                    training.examples, job.settings.seed, job.resources, progress, Onlooker()
+                )
+                driver = Driver(training, feed, lines, _manner(settings, workers), progress)
                 driver.begin()
                 validate = training.validation(valid)
                 return training.run(lambda: driver.run(validate))
             finally:
                 lines.end()
+
+
+def _check_room(
+    machines: Mapping[str, int], settings: ServerSettings, workers: int, threads: int, progress: Progress
+) -> None:
+    """A Ray of our own has room for all workers; in a cluster, one is enough to begin with."""
+    room = sum(count // threads for count in machines.values())
+    if room >= workers:
+        return
+    if settings.address is None or not room:
+        raise UsageError(
+            f"Ray has room for {room} workers of {threads} threads, not for {workers}; lower --workers or "
+            "--threads, or add machines"
+        )
+    progress.say(f"there is room for {room} of {workers} workers; the others join with more machines")
+
+
+def _manner(settings: ServerSettings, workers: int) -> Manner:
+    return Manner(
+        workers,
+        settings.staleness,
+        settings.sync,
+        settings.apart,
+        settings.stall_seconds,
+        joining=settings.address is not None,
+    )
 
 
 def _settings(job: Job) -> ServerSettings:
@@ -174,29 +185,30 @@ def _machines(settings: ServerSettings) -> Iterator[dict[str, int]]:
         yield cores_of_machines(library)
 
 
-def _places(
+def _nodes(
     settings: ServerSettings,
     threads: int,
     machines: Mapping[str, int],
     kind: type[Learner],
     examples: LabelledRows,
-) -> tuple[list[str | None], str]:
-    """For every worker that is to be started, the machine that it must be on, or None if any will do.
+) -> tuple[list[str], str]:
+    """For every worker that is to be started, the machine that it must be on; empty if any will do.
 
     Of few rows only some machines learn, those with most cores; people should know it. Whoever asks for
     workers that are apart, for comparison, gets them all.
     """
     room = {machine: count // threads for machine, count in machines.items() if count >= threads}
-    anywhere: list[str | None] = [None] * settings.workers
     if settings.apart or not room:
-        return anywhere, ""
-    wanted = min(len(room), settings.workers)
+        return [""] * settings.workers, ""
+    # Workers without room may come to be on as many machines that join later.
+    later = max(settings.workers - sum(room.values()), 0) if settings.address else 0
+    wanted = min(len(room), settings.workers) + later
     learning, said = learning_machines(wanted, kind, examples)
     if learning == wanted:
-        return anywhere, ""
+        return [""] * settings.workers, ""
     largest = sorted(room, key=lambda machine: -room[machine])[:learning]
-    there: list[str | None] = [machine for machine in largest for _ in range(room[machine])]
-    return there[: settings.workers], said
+    there = [machine for machine in largest for _ in range(room[machine])]
+    return [*there, *[""] * (learning - len(largest))][: settings.workers], said
 
 
 def _openings(training: Training, threads: int, workers: int) -> list[Opening]:

@@ -10,9 +10,8 @@ from typing import Any, Literal
 
 import numpy.typing as npt
 
-from manyhands.bundle.bundle import load_bundle
 from manyhands.catalog import LEARNERS, load
-from manyhands.errors import InputError, ManyhandsError
+from manyhands.errors import ManyhandsError
 from manyhands.kernels.simd import Floats
 from manyhands.models.learner import Learner, Piece
 from manyhands.records import Resources, Silent
@@ -23,10 +22,9 @@ from manyhands.spread.server.messages import Exchanged, Learnt, Lease, Place, ex
 from manyhands.spread.server.replica import Replica, Shards
 from manyhands.text.labelled_rows import LabelledRows
 from manyhands.training.exchange import Alone, total_loss
-from manyhands.training.job import Call, Job, job_for
+from manyhands.training.job import Call, Job
 from manyhands.training.loop import block_seed
-from manyhands.training.objective import objective_of
-from manyhands.training.splits import open_splits
+from manyhands.training.splits import reopen
 
 # How the tables of a replica stand to what shards have: equal, ahead of it, or to be fetched from there.
 Begin = Literal["equal", "ahead", "fetch"]
@@ -104,24 +102,9 @@ class Worker:
     @classmethod
     def open(cls, opening: Opening, sums: list[bytes], node: str) -> "Worker":
         """Open the same rows as the driver did, and begin the same learner by what it has counted."""
-        call, resources = opening.call, Resources(opening.threads, opening.memory_bytes)
-        try:
-            previous = load_bundle(call.continue_from) if call.continue_from else None
-            job = job_for(call.model, call.settings, resources, previous=previous)
-            splits = open_splits(call.data, job, Silent(), call.rows)
-        except InputError as error:
-            raise InputError(
-                f"{error}; workers need the files under the same name: in a folder that all machines "
-                "share, or at an address such as s3://"
-            ) from None
-        examples = objective_of(call.model).ready(job, splits.train)
-        if examples.fingerprint != opening.data:
-            raise InputError(
-                f"{call.data[0]} holds other rows on {socket.gethostname()} than on the driver; "
-                "copy it to all machines"
-            )
-        known = previous.model if previous else None
-        return cls(job, examples, known, opening.rank, opening.workers, sums, node)
+        resources = Resources(opening.threads, opening.memory_bytes)
+        rows = reopen(opening.call, opening.data, resources)
+        return cls(rows.job, rows.train, rows.previous, opening.rank, opening.workers, sums, node)
 
     def place(self) -> Place:
         return Place(self._node, socket.gethostname(), os.getpid(), tuple(self._memory.files))
