@@ -164,6 +164,43 @@ class Slow(Silent):
         self._thread.join()
 
 
+def test_a_worker_slower_than_the_bound_is_named(tmp_path, rows):
+    """In the progress, at the end, and in the record."""
+    watch = Stopped("WorkerActor")
+    run = served(rows, tmp_path / "run", staleness=1, progress=watch)
+    name = rf"worker [01] on \S+ \(process {watch.process}\)"
+    assert [note for note in watch.notes if re.fullmatch(f"waiting for {name}", note)]
+    said = [re.fullmatch(rf"others waited (\S+) s for {name}; see --staleness", one) for one in watch.said]
+    waited = [lap["waited_for"] for lap in run.record["laps"] if "waited_for" in lap]
+    assert [re.fullmatch(name, who) is not None for lap in waited for who in lap] == [True]
+    spent = sum(seconds for lap in waited for seconds in lap.values())
+    assert 2.0 < spent <= watch.seconds + 1.0
+    assert [float(one[1]) for one in said if one] == [pytest.approx(spent, abs=0.5)]
+    assert run.record["examples_seen"] == EPOCHS * ROWS
+
+
+class Stopped(Silent):
+    """Progress that stops one process for three seconds when rows are learnt, and keeps what it is told."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind, self.process, self.seconds = kind, 0, 0.0
+        self.notes: list[str] = []
+        self.said: list[str] = []
+        self._since = 0.0
+
+    def say(self, sentence):
+        self.said.append(sentence)
+
+    def advance(self, done, note=""):
+        self.notes.append(note)
+        if note and not self.process:
+            self.process, self._since = processes(self._kind)[0], time.monotonic()
+            os.kill(self.process, signal.SIGSTOP)
+        elif self._since and time.monotonic() - self._since > 3.0:
+            os.kill(self.process, signal.SIGCONT)
+            self.seconds, self._since = time.monotonic() - self._since, 0.0
+
+
 def test_mistakes_are_told(tmp_path, rows, monkeypatch):
     with pytest.raises(UsageError, match="--address elsewhere is no address of Ray"):
         served(rows, tmp_path / "run", address="elsewhere")
