@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ CASES = {  # what is learnt, by which model and how
     "fasttext": ("reviews", "fasttext", []),
 }
 LEAST_SPEED, MOST_BYTES, MOST_LOST, MOST_POINTS, LEAST_ASYNC = 0.85, 0.01, 0.015, 0.3, 1.25
+LEAST_KILLS = 10  # of each kind
 PERIOD_SECONDS = 0.1  # in which a slow worker rests half of the time
 DENSE_EXCHANGES = 5  # that are timed
 MARK = "MANYHANDS_BENCH"  # a variable that all processes of our runs inherit, and no others
@@ -298,20 +300,22 @@ def kills(given: Any, folder: Path) -> dict[str, Any]:
         points = round(accuracy() - usual, 2)
         every.append(one | {"killed": struck, "exact": one["seen"] == quiet["seen"], "points": points})
         print(f"killed: {every[-1]}", flush=True)
+        keep({"kills": of_kills(quiet | {"accuracy": usual}, every)})  # it takes long: nothing is lost
+    return {}
+
+
+def of_kills(quiet: dict[str, Any], every: list[dict[str, Any]]) -> dict[str, Any]:
+    killed = Counter(hit["kind"] for one in every for hit in one["killed"])
     return {
-        "kills": {
-            "text": "IMDB",
-            "model": "fasttext",
-            "killed": {
-                kind: sum(hit["kind"] == kind for one in every for hit in one["killed"])
-                for kind in (WORKER, SHARD, DRIVER)
-            },
-            "runs_exact": sum(one["exact"] for one in every),
-            "undisturbed": quiet | {"accuracy": usual},
-            "worst_points": min(one["points"] for one in every),
-            "bar_met": all(one["exact"] and one["points"] >= -MOST_POINTS for one in every),
-            "runs": every,
-        }
+        "text": "IMDB",
+        "model": "fasttext",
+        "killed": {kind: killed[kind] for kind in (WORKER, SHARD, DRIVER)},
+        "runs_exact": sum(one["exact"] for one in every),
+        "worst_points": min(one["points"] for one in every),
+        "bar_met": min(killed.values()) >= LEAST_KILLS
+        and all(one["exact"] and one["points"] >= -MOST_POINTS for one in every),
+        "undisturbed": quiet,
+        "runs": every,
     }
 
 
@@ -393,7 +397,8 @@ def main() -> None:
     given = parser.parse_args()
     for part in given.parts:
         with tempfile.TemporaryDirectory() as name:
-            keep(PARTS[part](given, Path(name)))
+            found = PARTS[part](given, Path(name))
+        keep(found)
 
 
 if __name__ == "__main__":

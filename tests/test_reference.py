@@ -19,7 +19,9 @@ COMMAND = re.compile(r"(?:^|\| )manyhands ([a-z].*)")
 OPTIONS = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 OF_OTHERS = {  # torchrun's, spark-submit's, TensorBoard's, Ray's and those of iptables
     *("--nnodes", "--nproc-per-node", "--rdzv-backend", "--rdzv-endpoint", "--deploy-mode", "--logdir"),
-    *("--head", "--port", "--include-dashboard", "--dport"),
+    *("--head", "--port", "--include-dashboard", "--dport", "--ctstate"),
+    *("--node-manager-port", "--object-manager-port", "--runtime-env-agent-port", "--metrics-export-port"),
+    *("--dashboard-agent-listen-port", "--min-worker-port", "--max-worker-port"),
 }
 PATHS = re.compile(r"`((?:src/manyhands|tests|bench|tools|docs)/[\w/.-]+)`")
 MODULES = re.compile(r"`(?:manyhands\.)((?:[a-z_]+\.)*[a-z_]+)")

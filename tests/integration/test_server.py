@@ -164,6 +164,41 @@ class Slow(Silent):
         self._thread.join()
 
 
+def test_a_worker_slower_than_the_bound_is_named(tmp_path, rows):
+    """In the progress, at the end, and in the record."""
+    watch = Stopped("WorkerActor")
+    run = served(rows, tmp_path / "run", staleness=1, progress=watch)
+    name = rf"worker [01] on \S+ \(process {watch.process}\)"
+    assert [note for note in watch.notes if re.fullmatch(f"waiting for .*{name}.*", note)]
+    laps = [lap.get("waited_for", {}) for lap in run.record["laps"]]
+    spent = sum(seconds for lap in laps for who, seconds in lap.items() if re.fullmatch(name, who))
+    assert spent > 2.0
+    said = [re.fullmatch(rf"others waited (\S+) s for {name}; see --staleness", one) for one in watch.said]
+    assert [float(one[1]) >= spent - 0.1 for one in said if one] == [True]
+    assert run.record["examples_seen"] == EPOCHS * ROWS
+
+
+class Stopped(Silent):
+    """Progress that stops one process for three seconds when rows are learnt, and keeps what it is told."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind, self.process, self._since = kind, 0, 0.0
+        self.notes: list[str] = []
+        self.said: list[str] = []
+
+    def say(self, sentence):
+        self.said.append(sentence)
+
+    def advance(self, done, note=""):
+        self.notes.append(note)
+        if note and not self.process:
+            self.process, self._since = processes(self._kind)[0], time.monotonic()
+            os.kill(self.process, signal.SIGSTOP)
+        elif self._since and time.monotonic() - self._since > 3.0:
+            os.kill(self.process, signal.SIGCONT)
+            self._since = 0.0
+
+
 def test_mistakes_are_told(tmp_path, rows, monkeypatch):
     with pytest.raises(UsageError, match="--address elsewhere is no address of Ray"):
         served(rows, tmp_path / "run", address="elsewhere")

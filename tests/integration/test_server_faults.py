@@ -147,8 +147,8 @@ def machines(folder) -> Iterator[Machines]:
 def test_machines_that_join_are_used_and_those_that_leave_are_not_missed(folder, rows, machines):
     epochs, said = 15, folder / "err"
     run = start(
-        folder, "--epochs", str(epochs), "--checkpoint-seconds", "0.2", "--address", machines.address, "--apart",
-        **machines.variables,
+        folder, "--epochs", str(epochs), "--checkpoint-seconds", "0.2", "--address", machines.address,
+        "--apart", **machines.variables,
     )  # fmt: skip
     until(lambda: list((folder / ".run.checkpoint").glob("checkpoint-*")), run)
     machines.tell("add")

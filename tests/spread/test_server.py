@@ -14,6 +14,7 @@ from manyhands.evaluation.evaluate import judge
 from manyhands.models.learner import StateArray
 from manyhands.records import Resources, Silent
 from manyhands.spread.server.emulated import LocalShards, emulate
+from manyhands.spread.server.journal import Claim, remove_abandoned
 from manyhands.spread.server.memory import Memory, can_share
 from manyhands.spread.server.messages import Moves, Push, table_of, widen
 from manyhands.spread.server.replica import Replica
@@ -169,6 +170,30 @@ def test_a_shard_comes_back_as_it_was(tmp_path, monkeypatch):
         assert np.array_equal(killed.state()[name], array), name
     killed.end()
     assert not (tmp_path / "manyhands-test").exists()
+
+
+def test_journals_that_nobody_holds_are_removed(tmp_path, monkeypatch):
+    """Those of a killed driver at once; if the driver is elsewhere, a killed shard may be on its way back."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    program = """
+import os, signal, sys
+from pathlib import Path
+from manyhands.spread.server.journal import Claim, Journal
+if sys.argv[2] == "driver":
+    claim = Claim("shards-" + sys.argv[1])
+journal = Journal(Path(os.environ["TMPDIR"]) / f"manyhands-shards-{sys.argv[1]}" / "0")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    for name, who in (("killed", "driver"), ("old", "shard"), ("new", "shard")):
+        command, variables = [sys.executable, "-c", program, name, who], {"TMPDIR": str(tmp_path)}
+        assert subprocess.run(command, env={**os.environ, **variables}, check=False).returncode == -9
+    for path in [*(tmp_path / "manyhands-shards-old").rglob("*"), tmp_path / "manyhands-shards-old"]:
+        os.utime(path, (0, 0))
+    mine = Claim("shards-mine")
+    remove_abandoned()
+    assert {path.name for path in tmp_path.iterdir()} == {"manyhands-shards-new", "manyhands-shards-mine"}
+    mine.release()
+    assert {path.name for path in tmp_path.iterdir()} == {"manyhands-shards-new"}
 
 
 class Blocks:

@@ -21,6 +21,8 @@ STORE_BYTES = (
 )  # of memory for messages on their way, at least; Ray would take a third of the machine
 ADDRESS = re.compile(r"auto$|ray://[^\s/:]+:\d{1,5}$|[^\s/:]+:\d{1,5}$")
 LONGEST_REASON = 300
+# Ray gives up a start after half a minute, which can be too short on a busy machine; it has no setting.
+STARTS, TOO_SLOW = 4, "timed out during startup"
 
 
 class RaySettings(Settings):
@@ -85,11 +87,16 @@ def _connect(library: Any, address: str | None, cpus: int, store_bytes: int) -> 
         "include_dashboard": False,
         "object_store_memory": max(store_bytes, STORE_BYTES),
     }
-    try:
-        library.init(**(here if address is None else {"address": address}), **quiet)
-    except Exception as error:
-        where = "here" if address is None else f"at {address}"
-        raise meaning(error, f"Ray cannot be started or reached {where}") from None
+    for attempt in range(STARTS):
+        try:
+            library.init(**(here if address is None else {"address": address}), **quiet)
+            return
+        except Exception as error:
+            if TOO_SLOW in str(error) and attempt < STARTS - 1:
+                library.shutdown()
+                continue
+            where = "here" if address is None else f"at {address}"
+            raise meaning(error, f"Ray cannot be started or reached {where}") from None
 
 
 def exposed(library: Any) -> str:

@@ -6,20 +6,19 @@ shards tell what is agreed on; meanwhile everyone goes on.
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from manyhands.errors import InputError, ManyhandsError
-from manyhands.kernels.simd import Floats
-from manyhands.models.learner import Feed, Loss, StateArray
+from manyhands.models.learner import Feed, Loss
 from manyhands.records import Progress, Traffic
 from manyhands.spread.merge import GROWTH
 from manyhands.spread.server.arrivals import MOST_REPLICAS
+from manyhands.spread.server.hands import Group, Hand
 from manyhands.spread.server.lines import Lines, LostError
 from manyhands.spread.server.messages import (
     Exchanged,
@@ -30,9 +29,9 @@ from manyhands.spread.server.messages import (
     table_of,
 )
 from manyhands.spread.server.pace import MOST_STRETCH, Pace
+from manyhands.spread.server.tables import for_shard, from_shards
 from manyhands.spread.server.work import Work
 from manyhands.spread.server.worker import Begin
-from manyhands.storage.tensors import Arrays
 from manyhands.training.learn import Training, schedule_of
 from manyhands.training.state import NOTHING, Plan, Validate
 
@@ -64,54 +63,6 @@ class Manner:
     stall_seconds: float
     most_stretch: float = MOST_STRETCH  # how much further apart exchanges may be, where they take long
     joining: bool = False  # workers that have no place yet are not waited for
-
-
-@dataclass(eq=False)
-class Hand:
-    """A worker, as the driver sees it."""
-
-    rank: int
-    who: Any
-    place: Place | None = None
-    ready: bool = False
-    leases: dict[int, Lease] = field(default_factory=dict)
-    heard: float = 0.0  # when it answered last, or was given something after it had nothing
-    restarts: int = 0
-    rows: Counter[int] = field(default_factory=Counter)  # that it has learnt, by epoch
-    seconds: dict[int, float] = field(default_factory=dict)  # which it took for that
-    speed: float = 0.0  # rows a second, lately
-    idle: float = 0.0  # seconds without anything to learn
-    waits_for: str = ""  # who holds the oldest rows, if that keeps it from going on
-
-    @property
-    def name(self) -> str:
-        where = f" on {self.place.host} (process {self.place.process})" if self.place else ""
-        return f"worker {self.rank}{where}"
-
-
-@dataclass(eq=False)
-class Group:
-    """The workers of one replica, and what they have learnt that shards do not have yet.
-
-    Shards are told at the beginning how many replicas there may be: one without members is free for whoever
-    comes to a machine where nobody is.
-    """
-
-    number: int
-    members: list[Hand] = field(default_factory=list)
-    key: str = ""  # the machine whose memory they share
-    speaker: Hand | None = None
-    life: int = 0
-    done: list[tuple[Lease, Learnt]] = field(default_factory=list)
-    pushing: list[tuple[Lease, Learnt]] | None = None  # in the exchange that is under way
-    pushed_at: float = 0.0
-    epoch: int = -1  # the last of which it was given rows
-    whole: bool = False  # the next exchange is to take all rows
-    settled: bool = False  # it has taken all rows since that was asked for
-
-    @property
-    def rows(self) -> int:
-        return sum(lease.rows for lease, _ in self.done)
 
 
 class Driver:
@@ -172,7 +123,7 @@ class Driver:
         learner, state = self._training.learner, self._training.state
         parts = exchanged_parts(learner)
         shards = range(self._lines.shards)
-        values = [_for_shard(parts, state.owed, shard, self._lines.shards) for shard in shards]
+        values = [for_shard(parts, state.owed, shard, self._lines.shards) for shard in shards]
         self._bytes += sum(array.nbytes for part in values for array in part.values())
         batches = learner.shares_batches
         tables = [table_of(name, part, by_batches=batches) for name, part in parts.items()]
@@ -503,7 +454,7 @@ class Driver:
         states = self._lines.shard_states()
         self._bytes += sum(array.nbytes for kept in states for array in kept.values())
         for name, part in parts.items():
-            owed = _from_shards(name, part, states)
+            owed = from_shards(name, part, states)
             if len(self._groups) > 1:
                 state.owed[name] = owed
         now = time.monotonic()
@@ -643,38 +594,3 @@ class Driver:
         for hand in self._hands:
             if hand.leases and now - hand.heard > self._manner.stall_seconds:
                 self._lost(hand)
-
-
-def _for_shard(parts: dict[str, StateArray], owed: Arrays, shard: int, shards: int) -> Arrays:
-    """A shard's rows of all tables."""
-    found: Arrays = {}
-    for name, part in parts.items():
-        weights, squares = _columns(part)
-        found[f"{name}.weights"] = np.ascontiguousarray(weights[shard::shards], np.float32)
-        found[f"{name}.squares"] = np.ascontiguousarray(squares[shard::shards], np.float32)
-        if name in owed:
-            debts = owed[name][:-1].reshape(weights.shape)[shard::shards]
-            found[f"{name}.owed"] = np.append(debts.reshape(-1), owed[name][-1:])
-    return found
-
-
-def _from_shards(name: str, part: StateArray, states: list[Arrays]) -> Floats:
-    """Put together what shards have of a table, in its place; gives what is owed to it."""
-    weights, squares = _columns(part)
-    owed = np.zeros(weights.size + 1, np.float32)
-    debts = owed[:-1].reshape(weights.shape)
-    for shard, kept in enumerate(states):
-        mine = slice(shard, None, len(states))
-        weights[mine] = kept[f"{name}.weights"]
-        if part.squares is not None:
-            squares[mine] = kept[f"{name}.squares"]
-        debts[mine] = kept[f"{name}.owed"][:-1].reshape(-1, weights.shape[1])
-    owed[-1] = min(kept[f"{name}.owed"][-1] for kept in states)
-    return owed
-
-
-def _columns(part: StateArray) -> tuple[Any, Any]:
-    array = part.array.reshape(len(part.array), -1)
-    last = part.last or array.shape[1]
-    squares = np.zeros(0, np.float32) if part.squares is None else array[:, part.squares]
-    return array[:, part.first : last], squares
