@@ -516,7 +516,9 @@ def server_emulated() -> Rows:
     for name, runs in record("server")["runs"]["emulated"].items():
         judged = [key for key in ("WS-353", "MEN", "accuracy") if key in runs["1"]]
         for machines, r in sorted(runs.items(), key=lambda run: int(run[0])):
-            beside = "; ".join(f"{r[key] - runs['1'][key]:+.{2 if key == 'accuracy' else 3}f}" for key in judged)
+            beside = "; ".join(
+                f"{r[key] - runs['1'][key]:+.{2 if key == 'accuracy' else 3}f}" for key in judged
+            )
             rows.append(
                 (
                     name,

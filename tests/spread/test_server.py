@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from manyhands.catalog import LEARNERS, load
 from manyhands.evaluation.evaluate import judge
 from manyhands.models.learner import StateArray
 from manyhands.records import Resources, Silent
@@ -17,7 +18,9 @@ from manyhands.spread.server.emulated import LocalShards, emulate
 from manyhands.spread.server.journal import Claim, remove_abandoned
 from manyhands.spread.server.memory import Memory, can_share
 from manyhands.spread.server.messages import Moves, Push, table_of, widen
+from manyhands.spread.server.pace import Pace
 from manyhands.spread.server.replica import Replica
+from manyhands.spread.server.server import ServerSettings, _places
 from manyhands.spread.server.shard import Shard
 from manyhands.spread.server.work import Work
 from manyhands.spread.single import Single
@@ -325,3 +328,38 @@ def test_sync_rounds_are_learnt_as_well():
     assert crew.state.seen == 6000
     assert judge(crew.model, held_out).accuracy > 0.97
     assert crew.traffic.staleness < 2.1, "a round behind, but for the last pushes of an epoch"
+
+
+def test_few_rows_are_given_to_the_machines_with_most_cores():
+    settings = ServerSettings(workers=6, address="auto")
+    machines = {"small": 2, "large": 8, "medium": 4, "tiny": 1}
+    kind = load(LEARNERS, "model", "ngrams")
+    places, said = _places(settings, 2, machines, kind, range(25_000))
+    assert places == ["large"] * 4 + ["medium"] * 2
+    assert said == "25,000 rows are too few for 3 machines: 2 will learn them"
+    assert _places(settings, 2, machines, kind, range(36_000)) == ([None] * 6, "")
+    assert _places(settings, 4, {"only": 8}, kind, range(100)) == ([None] * 6, ""), "they share its memory"
+    batches = load(LEARNERS, "model", "lstm")
+    assert _places(settings, 2, machines, batches, range(100)) == ([None] * 6, "")
+    few, _ = _places(ServerSettings(workers=9, address="auto"), 2, machines, kind, range(12_000))
+    assert few == ["large"] * 4, "more have no room there"
+
+
+def test_exchanges_that_take_most_of_the_time_come_further_apart():
+    pace = Pace(most_stretch=16)
+    for _ in range(300):
+        pace.note(0.1, 1.0, whole=False)
+    assert pace.stretch == 1
+    for _ in range(300):  # a slow link: 0.9 s, however much is learnt
+        pace.note(0.9, 0.9 + 0.1 * pace.stretch, whole=False)
+    assert 6 < pace.stretch < 16, "until learning takes half of the time"
+    for _ in range(300):
+        pace.note(0.9, 1.0, whole=False)
+    assert pace.stretch == 16
+    for _ in range(300):
+        pace.note(0.01, 1.0, whole=False)
+    assert pace.stretch == 1
+    assert pace.affords_whole(0)
+    pace.note(10.0, 11.0, whole=True)
+    assert pace.stretch == 1
+    assert not pace.affords_whole(1), "no epoch took fifty seconds"
