@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from manyhands.catalog import LEARNERS, STREAM_LEARNERS, STREAMS, load
+from manyhands.catalog import LEARNERS, SPREADS, STREAM_LEARNERS, STREAMS, load
 from manyhands.cli import interrupt
 from manyhands.cli.options import (
     READING,
@@ -21,22 +21,30 @@ from manyhands.cli.options import (
 )
 from manyhands.cli.progress import watch
 from manyhands.errors import ResumableError
-from manyhands.settings import ReadingSettings
+from manyhands.settings import ReadingSettings, Settings
+from manyhands.streaming.job import crew_of
 from manyhands.streaming.settings import StreamingSettings
 
-MODEL = "ngrams"
+MODEL, SPREAD = "ngrams", "single"
 
 
 def add_to(app: typer.Typer, arguments: list[str]) -> None:
-    """The options are those of the chosen model; ``--help`` shows those of all."""
+    """The options are those of the chosen model and spread; ``--help`` shows those of all."""
     chosen = load(STREAM_LEARNERS, "model", value_of("--model", arguments, MODEL))
-    add_verb(app, stream, [chosen.Settings, StreamingSettings, ReadingSettings], panels, chosen.without)
+    crew = crew_of(value_of("--spread", arguments, SPREAD))
+    kinds = [chosen.Settings, StreamingSettings, ReadingSettings, crew.Settings]
+    add_verb(app, stream, kinds, panels, chosen.without)
 
 
 def panels() -> list[Panel]:
     learners = {name: load(STREAM_LEARNERS, "model", name) for name in STREAM_LEARNERS}
+    spreads = {name: spread for name in SPREADS if (spread := load(SPREADS, "spread", name)).Streaming}
+    every: list[type[Settings]] = [
+        *(learner.Settings for learner in learners.values()),
+        *(spread.Streaming.Settings for spread in spreads.values()),
+    ]
     return [
-        CommonPanel([*(learner.Settings for learner in learners.values()), StreamingSettings], {"epochs"}),
+        CommonPanel([*every, StreamingSettings], {"epochs"}),
         Panel("Stream", [StreamingSettings]),
         READING,
         *(
@@ -46,6 +54,10 @@ def panels() -> list[Panel]:
                 learner.without,
             )
             for name, learner in learners.items()
+        ),
+        *(
+            Panel(f"--spread {name}: {spread.summary}", [spread.Streaming.Settings])
+            for name, spread in spreads.items()
         ),
     ]
 
@@ -59,6 +71,9 @@ def stream(
     model: Annotated[
         str, typer.Option(help=f"Model to train: {', '.join(STREAM_LEARNERS)}; each has a panel below.")
     ] = MODEL,
+    spread: Annotated[
+        str, typer.Option(help="How the work is shared: single or server; each has a panel below.")
+    ] = SPREAD,
     minutes: Annotated[float | None, typer.Option(help="End after this many minutes.")] = None,
     messages: Annotated[
         int | None, typer.Option(help="End when this many messages have been read in all.")
@@ -95,6 +110,7 @@ def stream(
                 url,
                 out,
                 model=model,
+                spread=spread,
                 minutes=minutes,
                 messages=messages,
                 evaluate_every=None if evaluate_every is None else parse_seconds(evaluate_every),

@@ -116,6 +116,20 @@ def free_cpus(library: Any) -> float:
     return float(library.cluster_resources().get("CPU", 0.0))
 
 
+def cpus_here(library: Any) -> float:
+    """Of the machine that this process runs on."""
+    here = library.get_runtime_context().get_node_id()
+    found = (node["Resources"].get("CPU", 0.0) for node in library.nodes() if node["NodeID"] == here)
+    return float(next(found, 0.0))
+
+
+def on_this_machine(library: Any) -> Any:
+    """The way of placing actors that puts them where this process runs, and nowhere else."""
+    strategies: Any = import_module("ray.util.scheduling_strategies")
+    here = library.get_runtime_context().get_node_id()
+    return strategies.NodeAffinitySchedulingStrategy(node_id=here, soft=False)
+
+
 def first_done(library: Any, asked: Sequence[Any], seconds: float) -> list[Any]:
     """Those that are answered; none if nothing comes in that time."""
     if not asked:
