@@ -1,7 +1,6 @@
 """Learning from streams: each message counts once in the model that is kept, whatever is killed and when."""
 
 import json
-import multiprocessing
 import random
 import re
 import signal
@@ -13,104 +12,35 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.brokers import BROKERS, LIBRARIES
 from tests.conftest import Outcome, need
+from tests.stream_runs import (
+    BLOCKS,
+    LABELS,
+    MESSAGES,
+    SMALL,
+    finish,
+    kept,
+    log_of,
+    newest,
+    same,
+    start,
+    write_reviews,
+)
 
 import manyhands
 from manyhands.data.streams.stream import Messages, Stream, open_stream
-from manyhands.records import Silent
-from manyhands.storage.tensors import read_tensors
+from manyhands.models.ngram.stream import NgramsPieces
 from manyhands.streaming import reader
-from manyhands.streaming.snapshot import STATE
 
 KILLS = {"ngrams": 20, "skipgram": 10, "fasttext": 5, "charlstm": 2}
-MESSAGES = 60_000
 BROKER_MESSAGES, BROKER_KILLS = 30_000, 5
-LABELS = ["bad", "good", "odd"]
-TELLING = {"bad": "awful poor broken", "good": "great fine lovely", "odd": "weird strange curious"}
-PLAIN = [f"w{number}" for number in range(300)]
-
-
-def message(draw: random.Random, number: int) -> str:
-    """A review whose label shows in a word; now and then one that is empty, or broken, or of a new label."""
-    kind = draw.random()
-    if kind < 0.01:
-        return "{broken"
-    label = draw.choice(LABELS[: 2 if number < MESSAGES // 4 else 3])
-    if kind < 0.02:
-        return json.dumps({"text": "  ", "label": label})
-    words = [*draw.choices(PLAIN, k=draw.randint(3, 12)), draw.choice(TELLING[label].split())]
-    draw.shuffle(words)
-    return json.dumps({"text": " ".join(words), "label": label})
 
 
 @pytest.fixture(scope="module")
 def reviews(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    draw, path = random.Random(3), tmp_path_factory.mktemp("stream") / "reviews.jsonl"
-    path.write_text("".join(message(draw, number) + "\n" for number in range(MESSAGES)))
-    return path
-
-
-# Small tables, and a short half-life: counts decay and words leave while it runs.
-SMALL: dict[str, dict[str, Any]] = {
-    "ngrams": {"buckets": 4096, "half_life": 5000},
-    "fasttext": {"buckets": 4096, "half_life": 5000, "messages": 20_000},
-    "skipgram": {"vocabulary_size": 200, "dim": 16, "half_life": 5000},
-    "charlstm": {
-        **{"vocabulary_size": 200, "dim": 16, "half_life": 500, "hidden_size": 16, "char_dim": 8},
-        **{"batch_size": 256, "messages": 3000, "snapshot_messages": 300},
-    },
-}
-BLOCKS = {"block_messages": 100, "threads": 1, "snapshot_messages": 1500}
-
-# Real processes, whose parent has imported everything: a start costs less than what there is to learn.
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["manyhands.streaming.stream", "manyhands.models.words.stream", "numba"])
-
-
-def learn(url: str, out: Path, model: str, more: dict[str, Any], log: Path) -> None:
-    class Log(Silent):
-        def say(self, sentence: str) -> None:
-            with log.open("a") as file:
-                file.write(sentence + "\n")
-
-    manyhands.stream(
-        url,
-        out,
-        model=model,
-        progress=Log(),
-        **{"messages": MESSAGES, **BLOCKS, **SMALL[model], **more},
-    )
-
-
-def start(url: str, out: Path, model: str, **more: Any) -> Any:
-    running = processes.Process(target=learn, args=(url, out, model, more, log_of(out)))
-    running.start()
-    return running
-
-
-def log_of(out: Path) -> Path:
-    return out.with_suffix(".log")
-
-
-def finish(running: Any) -> None:
-    running.join(300)
-    assert running.exitcode == 0
-
-
-def kept(out: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, np.ndarray], bytes]:
-    """The ledger and position, what the learner knows, the model, and what was rejected."""
-    arrays, facts = read_tensors(out / STATE)
-    state = json.loads(facts["facts"])["state"]
-    known = {name: state[name] for name in ("ledger", "position", "blocks", "words", "classes", "drift")}
-    model, _ = read_tensors(out / "model.safetensors")
-    return known, arrays, model, Path(f"{out}.rejected.jsonl").read_bytes()
-
-
-def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+    return write_reviews(tmp_path_factory.mktemp("stream") / "reviews.jsonl")
 
 
 GOING_ON = re.compile(r"going on after ([\d,]+) messages")
@@ -165,10 +95,6 @@ def test_kills_while_a_real_broker_is_read(reviews: Path, tmp_path: Path, kind: 
         broker.kill()
 
 
-def newest(out: Path) -> str:
-    return str(out.readlink()) if out.is_symlink() else ""
-
-
 class Dribbling:
     """A stream that hands over a few messages at a time, and now and then none."""
 
@@ -202,9 +128,9 @@ def test_slow_producer(reviews: Path, tmp_path: Path) -> None:
 
     def produce() -> None:
         data = b"".join(lines)
-        for start in range(0, len(data), 997):
+        for at in range(0, len(data), 997):
             with slow.open("ab") as file:
-                file.write(data[start : start + 997])
+                file.write(data[at : at + 997])
             time.sleep(0.01)
 
     producer = threading.Thread(target=produce)
@@ -216,6 +142,79 @@ def test_slow_producer(reviews: Path, tmp_path: Path) -> None:
     assert streamed.record["stream"]["ledger"]["read"] == 300
     assert streamed.record["stream"]["position"]["line"] == 300
     assert streamed.record["stream"]["blocks"] == -(-300 // 7)
+
+
+class Counted:
+    """A stream that counts what it has handed over, and tells how much of that is not yet learnt."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream, self.read_so_far, self.most_waiting = stream, 0, 0
+        self.learnt = 0
+
+    def read(self, most: int, seconds: float) -> Messages | None:
+        found = self._stream.read(most, seconds)
+        if found is not None:
+            self.read_so_far += len(found.texts)
+            self.most_waiting = max(self.most_waiting, self.read_so_far - self.learnt)
+        return found
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+SLOW_MESSAGES, SLOW_BLOCK, THREADS = 3000, 50, 2
+
+
+@pytest.mark.parametrize("kind", ["file", *BROKERS])
+def test_slow_consumer(reviews: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who learns a hundred times slower than messages come: all are learnt, and only a few wait in memory."""
+    lines = reviews.read_bytes().splitlines()[:SLOW_MESSAGES]
+    url, broker = str(tmp_path / "fast.jsonl"), None
+    Path(url).write_bytes(b"".join(line + b"\n" for line in lines))
+    if kind in BROKERS:
+        pytest.importorskip(LIBRARIES[kind], reason=f"needs the extra {kind}")
+        need(f"a server for {kind}, from the extra test", BROKERS[kind].program())
+        broker = BROKERS[kind](tmp_path / "broker")
+        broker.start()
+    opened: list[Counted] = []
+
+    def counting(*given: Any) -> Counted:
+        opened.append(Counted(open_stream(*given)))
+        return opened[-1]
+
+    learn = NgramsPieces.learn
+    quick = min(_learning_seconds(url, tmp_path / f"quick{turn}") for turn in range(2))
+
+    def slowly(self: NgramsPieces, piece: Any, rate: float) -> Any:
+        time.sleep(THREADS * 100 * quick * SLOW_BLOCK / SLOW_MESSAGES)
+        found = learn(self, piece, rate)
+        opened[-1].learnt += SLOW_BLOCK
+        return found
+
+    monkeypatch.setattr(NgramsPieces, "learn", slowly)
+    monkeypatch.setattr(reader, "open_stream", counting)
+    try:
+        if broker is not None:
+            broker.create("reviews")
+            broker.send("reviews", lines)
+            url = broker.url("reviews")
+        few = SLOW_MESSAGES // 10
+        slow = manyhands.stream(url, tmp_path / "slow", messages=few, threads=THREADS, **SLOW)
+        ledger = slow.record["stream"]["ledger"]
+        assert ledger["read"] == few == ledger["learnt"] + ledger["empty"] + ledger["rejected"]
+        # Those parsed ahead, those under way, the one that is read and the one that waits for room.
+        assert opened[-1].most_waiting <= (reader.BLOCKS_AHEAD + THREADS + 1 + 2) * SLOW_BLOCK
+    finally:
+        if broker is not None:
+            broker.kill()
+
+
+SLOW = {"model": "ngrams", "buckets": 4096, "block_messages": SLOW_BLOCK}
+
+
+def _learning_seconds(url: str, out: Path) -> float:
+    done = manyhands.stream(url, out, messages=SLOW_MESSAGES, threads=1, **SLOW)
+    return float(done.record["learning_seconds"])
 
 
 def test_live_model(reviews: Path, tmp_path: Path) -> None:
