@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -121,100 +122,112 @@ def test_batching_of_reads(reviews: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert same(usual[1], dribbling[1])
 
 
-def test_slow_producer(reviews: Path, tmp_path: Path) -> None:
-    """Messages that come a few at a time, a line not even whole, are all learnt, and nothing else is."""
-    lines, slow = reviews.read_bytes().splitlines(keepends=True)[:300], tmp_path / "slow.jsonl"
-    slow.touch()
+class Source:
+    """A followed file, or a stream of a real broker; and who writes to it."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self._path, self._broker = folder / "live.jsonl", None
+        self._path.touch()
+        self.url = str(self._path)
+        if kind in BROKERS:
+            pytest.importorskip(LIBRARIES[kind], reason=f"needs the extra {kind}")
+            need(f"a server for {kind}, from the extra test", BROKERS[kind].program())
+            self._broker = BROKERS[kind](folder / "broker")
+            self._broker.start()
+            self._broker.create("reviews")
+            self.url = self._broker.url("reviews")
+
+    def send(self, lines: list[bytes]) -> None:
+        if self._broker is not None:
+            self._broker.send("reviews", lines)
+            return
+        data = b"".join(line + b"\n" for line in lines)
+        for part in (data[:100], data[100:]):  # a line is not always whole
+            with self._path.open("ab") as file:
+                file.write(part)
+            time.sleep(0.001)
+
+    def close(self) -> None:
+        if self._broker is not None:
+            self._broker.kill()
+
+
+@pytest.fixture
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
+    with closing(Source(request.param, tmp_path)) as made:
+        yield made
+
+
+every_source = pytest.mark.parametrize("source", ["file", *BROKERS], indirect=True)
+TRICKLED, QUICK, BLOCK, THREADS, SLOWER = 200, 1000, 7, 2, 100
+
+
+def learn_from(url: str, out: Path, messages: int, threads: int = THREADS) -> dict[str, Any]:
+    chosen = {"model": "ngrams", "buckets": 4096, "block_messages": BLOCK, "threads": threads}
+    record = manyhands.stream(url, out, messages=messages, **chosen).record
+    ledger = record["stream"]["ledger"]
+    assert ledger["read"] == messages == ledger["learnt"] + ledger["empty"] + ledger["rejected"]
+    assert record["stream"]["blocks"] == -(-messages // BLOCK)
+    return record
+
+
+@every_source
+def test_slow_producer(reviews: Path, tmp_path: Path, source: Source) -> None:
+    """Messages that trickle in, a hundred times slower than they could be learnt: all are learnt, once."""
+    lines, began = reviews.read_bytes().splitlines()[:TRICKLED], time.monotonic()
 
     def produce() -> None:
-        data = b"".join(lines)
-        for at in range(0, len(data), 997):
-            with slow.open("ab") as file:
-                file.write(data[at : at + 997])
-            time.sleep(0.01)
+        for first in range(0, TRICKLED, 2):
+            source.send(lines[first : first + 2])
+            time.sleep(0.015)
 
     producer = threading.Thread(target=produce)
     producer.start()
-    streamed = manyhands.stream(
-        str(slow), tmp_path / "live", model="ngrams", messages=300, block_messages=7, threads=2, buckets=4096
-    )
+    record = learn_from(source.url, tmp_path / "slow", TRICKLED)
     producer.join()
-    assert streamed.record["stream"]["ledger"]["read"] == 300
-    assert streamed.record["stream"]["position"]["line"] == 300
-    assert streamed.record["stream"]["blocks"] == -(-300 // 7)
+    slow, whole = time.monotonic() - began, tmp_path / "whole.jsonl"
+    whole.write_bytes(b"".join(line + b"\n" for line in lines))
+    at_once = learn_from(str(whole), tmp_path / "at_once", TRICKLED)
+    assert slow > 1.5
+    same_parts = ("ledger", "blocks", "layout")
+    assert all(record["stream"][part] == at_once["stream"][part] for part in same_parts)
 
 
-class Counted:
-    """A stream that counts what it has handed over, and tells how much of that is not yet learnt."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream, self.read_so_far, self.most_waiting = stream, 0, 0
-        self.learnt = 0
-
-    def read(self, most: int, seconds: float) -> Messages | None:
-        found = self._stream.read(most, seconds)
-        if found is not None:
-            self.read_so_far += len(found.texts)
-            self.most_waiting = max(self.most_waiting, self.read_so_far - self.learnt)
-        return found
-
-    def close(self) -> None:
-        self._stream.close()
-
-
-SLOW_MESSAGES, SLOW_BLOCK, THREADS = 3000, 50, 2
-
-
-@pytest.mark.parametrize("kind", ["file", *BROKERS])
-def test_slow_consumer(reviews: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@every_source
+def test_slow_consumer(
+    reviews: Path, tmp_path: Path, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who learns a hundred times slower than messages come: all are learnt, and only a few wait in memory."""
-    lines = reviews.read_bytes().splitlines()[:SLOW_MESSAGES]
-    url, broker = str(tmp_path / "fast.jsonl"), None
-    Path(url).write_bytes(b"".join(line + b"\n" for line in lines))
-    if kind in BROKERS:
-        pytest.importorskip(LIBRARIES[kind], reason=f"needs the extra {kind}")
-        need(f"a server for {kind}, from the extra test", BROKERS[kind].program())
-        broker = BROKERS[kind](tmp_path / "broker")
-        broker.start()
-    opened: list[Counted] = []
+    lines, ready = reviews.read_bytes().splitlines()[:QUICK], tmp_path / "ready.jsonl"
+    ready.write_bytes(b"".join(line + b"\n" for line in lines))
+    quick = min(learn_from(str(ready), tmp_path / f"{k}", QUICK, 1)["learning_seconds"] for k in range(2))
+    counts, learn = {"handed over": 0, "learnt": 0, "most waiting": 0}, NgramsPieces.learn
 
-    def counting(*given: Any) -> Counted:
-        opened.append(Counted(open_stream(*given)))
-        return opened[-1]
+    class Counting:
+        def __init__(self, *given: Any) -> None:
+            self._stream = open_stream(*given)
 
-    learn = NgramsPieces.learn
-    quick = min(_learning_seconds(url, tmp_path / f"quick{turn}") for turn in range(2))
+        def read(self, most: int, seconds: float) -> Messages | None:
+            found = self._stream.read(most, seconds)
+            counts["handed over"] += len(found.texts) if found else 0
+            counts["most waiting"] = max(counts["most waiting"], counts["handed over"] - counts["learnt"])
+            return found
+
+        def close(self) -> None:
+            self._stream.close()
 
     def slowly(self: NgramsPieces, piece: Any, rate: float) -> Any:
-        time.sleep(THREADS * 100 * quick * SLOW_BLOCK / SLOW_MESSAGES)
+        time.sleep(THREADS * SLOWER * quick / QUICK * BLOCK)
         found = learn(self, piece, rate)
-        opened[-1].learnt += SLOW_BLOCK
+        counts["learnt"] += BLOCK
         return found
 
     monkeypatch.setattr(NgramsPieces, "learn", slowly)
-    monkeypatch.setattr(reader, "open_stream", counting)
-    try:
-        if broker is not None:
-            broker.create("reviews")
-            broker.send("reviews", lines)
-            url = broker.url("reviews")
-        few = SLOW_MESSAGES // 10
-        slow = manyhands.stream(url, tmp_path / "slow", messages=few, threads=THREADS, **SLOW)
-        ledger = slow.record["stream"]["ledger"]
-        assert ledger["read"] == few == ledger["learnt"] + ledger["empty"] + ledger["rejected"]
-        # Those parsed ahead, those under way, the one that is read and the one that waits for room.
-        assert opened[-1].most_waiting <= (reader.BLOCKS_AHEAD + THREADS + 1 + 2) * SLOW_BLOCK
-    finally:
-        if broker is not None:
-            broker.kill()
-
-
-SLOW = {"model": "ngrams", "buckets": 4096, "block_messages": SLOW_BLOCK}
-
-
-def _learning_seconds(url: str, out: Path) -> float:
-    done = manyhands.stream(url, out, messages=SLOW_MESSAGES, threads=1, **SLOW)
-    return float(done.record["learning_seconds"])
+    monkeypatch.setattr(reader, "open_stream", Counting)
+    source.send(lines)
+    learn_from(source.url, tmp_path / "slow", TRICKLED)
+    # Those parsed ahead, those under way, and the ones that are being read, parsed and put aside.
+    assert counts["most waiting"] <= (reader.BLOCKS_AHEAD + THREADS + 1 + 3) * BLOCK < TRICKLED
 
 
 def test_live_model(reviews: Path, tmp_path: Path) -> None:
