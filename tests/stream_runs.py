@@ -4,6 +4,8 @@ import json
 import multiprocessing
 import os
 import random
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from manyhands.streaming.snapshot import STATE
 MESSAGES = 60_000
 LABELS = ["bad", "good", "odd"]
 TELLING = {"bad": "awful poor broken", "good": "great fine lovely", "odd": "weird strange curious"}
+TESTS = {"a lovely w1": "good", "w5 broken w7": "bad", "w5 weird": "odd"}  # once all were learnt
+WORKERS = 2
 PLAIN = [f"w{number}" for number in range(300)]
 
 
@@ -105,3 +109,63 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 
 def newest(out: Path) -> str:
     return str(out.readlink()) if out.is_symlink() else ""
+
+
+def check_shared_kills(reviews: Path, folder: Path, address: str, kills: int) -> dict[str, int]:
+    """kill -9 of a worker or of the process that reads, at random moments; how many there were of each."""
+    more = {"block_messages": 50, "snapshot_messages": 1000}
+    finish(start(str(reviews), folder / "whole", "ngrams", **more))
+    shared = {**more, "spread": "server", "address": address, "threads": WORKERS}
+    draw, out, killed = random.Random(7), folder / "killed", {"worker": 0, "reader": 0}
+    running = None
+    for number in range(kills):
+        if running is None:
+            running = start(str(reviews), out, "ngrams", **shared)
+        before = newest(out)
+        while running.is_alive() and newest(out) == before:  # it has learnt a little, if only that
+            time.sleep(0.001)
+        time.sleep(draw.expovariate(20))
+        assert running.is_alive(), "the stream is too short for so many kills"
+        victims = workers_of(running.pid)
+        if victims and number % 3:
+            os.kill(draw.choice(victims), signal.SIGKILL)
+            killed["worker"] += 1
+        else:
+            running.kill()
+            running.join()
+            running, killed["reader"] = None, killed["reader"] + 1
+    finish(running or start(str(reviews), out, "ngrams", **shared))
+    mine, theirs = kept(out), kept(folder / "whole")
+    assert {**mine[0], "drift": None} == {**theirs[0], "drift": None}
+    assert mine[3] == theirs[3], "the list of rejected messages"
+    for name in ("counts", "classes", "of_class"):
+        assert np.array_equal(mine[1][name], theirs[1][name]), name
+    bundle = manyhands.load_bundle(out)
+    assert [found[0][0] for found in bundle.predict(list(TESTS))] == list(TESTS.values())
+    assert min(killed.values()) > 0
+    return killed
+
+
+def workers_of(reader: int) -> list[int]:
+    """The processes of Ray that have mapped memory of this one."""
+    found = []
+    names = {path.stat().st_ino for path in Path(f"/proc/{reader}/fd").iterdir() if _is_table(path)}
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit() or int(folder.name) == reader:
+            continue
+        try:
+            if not (folder / "cmdline").read_bytes().startswith(b"ray::PieceWorker"):
+                continue
+            mapped = [line.split() for line in (folder / "maps").read_text().splitlines()]
+        except OSError:  # it has ended
+            continue
+        if names & {int(line[4]) for line in mapped if "manyhands" in line[-2]}:
+            found.append(int(folder.name))
+    return found
+
+
+def _is_table(path: Path) -> bool:
+    try:
+        return "memfd:manyhands" in str(path.readlink())
+    except OSError:  # it was closed
+        return False

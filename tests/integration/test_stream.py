@@ -21,6 +21,7 @@ from tests.stream_runs import (
     LABELS,
     MESSAGES,
     SMALL,
+    TESTS,
     finish,
     kept,
     log_of,
@@ -248,8 +249,7 @@ def test_live_model(reviews: Path, tmp_path: Path) -> None:
     bundle = manyhands.load_bundle(out)
     bundle.verify()
     assert sorted(bundle.labels) == sorted(LABELS), "a label that came late was added"
-    tests = {"a lovely w1": "good", "w5 broken w7": "bad", "w5 weird": "odd"}
-    assert [found[0][0] for found in bundle.predict(list(tests))] == list(tests.values())
+    assert [found[0][0] for found in bundle.predict(list(TESTS))] == list(TESTS.values())
 
 
 def test_command(reviews: Path, tmp_path: Path, manyhands: Callable[..., Outcome]) -> None:

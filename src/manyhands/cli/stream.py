@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from manyhands.catalog import LEARNERS, SPREADS, STREAM_LEARNERS, STREAMS, load
+from manyhands.catalog import LEARNERS, STREAM_LEARNERS, STREAMS, load
 from manyhands.cli import interrupt
 from manyhands.cli.options import (
     READING,
@@ -22,7 +22,7 @@ from manyhands.cli.options import (
 from manyhands.cli.progress import watch
 from manyhands.errors import ResumableError
 from manyhands.settings import ReadingSettings, Settings
-from manyhands.streaming.job import crew_of
+from manyhands.streaming.job import crew_of, stream_crews, whose_setting
 from manyhands.streaming.settings import StreamingSettings
 
 MODEL, SPREAD = "ngrams", "single"
@@ -36,12 +36,18 @@ def add_to(app: typer.Typer, arguments: list[str]) -> None:
     add_verb(app, stream, kinds, panels, chosen.without)
 
 
+def explain_option(flag: str, arguments: list[str]) -> str:
+    """Whose option it is, if another model or spread has it."""
+    model, spread = value_of("--model", arguments, MODEL), value_of("--spread", arguments, SPREAD)
+    return whose_setting(flag.lstrip("-").replace("-", "_"), model, spread)
+
+
 def panels() -> list[Panel]:
     learners = {name: load(STREAM_LEARNERS, "model", name) for name in STREAM_LEARNERS}
-    spreads = {name: spread for name in SPREADS if (spread := load(SPREADS, "spread", name)).Streaming}
+    crews = stream_crews()
     every: list[type[Settings]] = [
         *(learner.Settings for learner in learners.values()),
-        *(spread.Streaming.Settings for spread in spreads.values()),
+        *(crew.Settings for crew in crews.values()),
     ]
     return [
         CommonPanel([*every, StreamingSettings], {"epochs"}),
@@ -55,10 +61,7 @@ def panels() -> list[Panel]:
             )
             for name, learner in learners.items()
         ),
-        *(
-            Panel(f"--spread {name}: {spread.summary}", [spread.Streaming.Settings])
-            for name, spread in spreads.items()
-        ),
+        *(Panel(f"--spread {name}: {crew.summary}", [crew.Settings]) for name, crew in crews.items()),
     ]
 
 
@@ -72,7 +75,8 @@ def stream(
         str, typer.Option(help=f"Model to train: {', '.join(STREAM_LEARNERS)}; each has a panel below.")
     ] = MODEL,
     spread: Annotated[
-        str, typer.Option(help="How the work is shared: single or server; each has a panel below.")
+        str,
+        typer.Option(help="How the work is shared; those that can learn from streams have a panel below."),
     ] = SPREAD,
     minutes: Annotated[float | None, typer.Option(help="End after this many minutes.")] = None,
     messages: Annotated[

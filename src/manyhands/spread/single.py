@@ -19,6 +19,8 @@ from manyhands.training.learn import Watch, learn
 class StreamThreads(StreamCrew):
     """Threads of this process. One alone learns each piece before the next block is read."""
 
+    summary = "threads of this process"
+
     def __init__(self, settings: Any, resources: Resources, *, deterministic: bool) -> None:
         self._threads = 1 if deterministic else resources.threads
 
@@ -48,7 +50,7 @@ def _done(loss: Loss) -> "Future[Loss]":
 
 
 class Single(Spread):
-    summary = "threads of this process"
+    summary = StreamThreads.summary
     Streaming = StreamThreads
 
     def run(

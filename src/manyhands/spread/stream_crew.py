@@ -20,6 +20,7 @@ class StreamCrew(ABC):
     """
 
     Settings: ClassVar[type[Settings]] = Settings
+    summary: ClassVar[str]  # a line for people who choose
     workers: int = 1
     blocks_ahead: int  # that may be under way while the next one is read; 0: each is learnt before that
 

@@ -58,9 +58,28 @@ def crew_of(spread: str) -> type[StreamCrew]:
     """Who learns from a stream under a spread; an error names the spreads under which someone does."""
     found: type[StreamCrew] | None = load(SPREADS, "spread", spread).Streaming
     if found is None:
-        able = [name for name in SPREADS if load(SPREADS, "spread", name).Streaming is not None]
-        raise UsageError(f"--spread {spread} cannot learn from a stream; use one of: {', '.join(able)}")
+        raise UsageError(
+            f"--spread {spread} cannot learn from a stream; there are: {', '.join(stream_crews())}"
+        )
     return found
+
+
+def stream_crews() -> dict[str, type[StreamCrew]]:
+    """All that can learn from streams, by the name of their spread."""
+    every = {name: load(SPREADS, "spread", name).Streaming for name in SPREADS}
+    return {name: crew for name, crew in every.items() if crew is not None}
+
+
+def whose_setting(name: str, model: str, spread: str) -> str:
+    """A sentence that says which other models or spreads have a setting for streams; empty if none has."""
+    learners = {other: load(STREAM_LEARNERS, "model", other) for other in STREAM_LEARNERS}
+    of_models = {other: one.Settings.model_fields.keys() - one.without for other, one in learners.items()}
+    of_spreads = {other: crew.Settings.model_fields.keys() for other, crew in stream_crews().items()}
+    for kind, mine, every in (("model", model, of_models), ("spread", spread, of_spreads)):
+        others = [other for other, names in every.items() if name in names]
+        if others:
+            return f"{option(name)} is for --{kind} {' or '.join(others)}, not for {mine}"
+    return ""
 
 
 def job_for(

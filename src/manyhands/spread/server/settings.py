@@ -20,6 +20,10 @@ class WorkerSettings(RaySettings):
 
 
 class StreamWorkerSettings(WorkerSettings):
+    address: Annotated[
+        str | None,
+        Field(description="A running Ray of this machine: auto or host:6379; by default one starts here."),
+    ] = None
     workers: Annotated[
         int,
         Field(ge=1, le=512, description="Worker processes, on the machine that reads the stream."),

@@ -71,6 +71,7 @@ class StreamWorkers(StreamCrew):
     """Threads of this process give pieces to workers, wait for their answers, and ask others if need be."""
 
     Settings = StreamWorkerSettings
+    summary = "worker processes on Ray, in the memory of the one that reads"
 
     def __init__(self, settings: StreamWorkerSettings, resources: Resources, *, deterministic: bool) -> None:
         check_address(settings.address)
