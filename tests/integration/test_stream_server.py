@@ -52,9 +52,10 @@ def test_workers_learn_what_threads_learn(reviews: Path, tmp_path: Path, model: 
 
 def test_another_spread_goes_on(reviews: Path, tmp_path: Path) -> None:
     """What workers on Ray have learnt, threads go on with."""
-    chosen: dict[str, Any] = {"model": "skipgram", **SMALL["skipgram"], "block_messages": 100}
-    for turn, spread in enumerate(["server", "single"], 1):
-        run = manyhands.stream(str(reviews), tmp_path / "live", spread=spread, messages=2000 * turn, **chosen)
+    chosen: dict[str, Any] = {"model": "skipgram", **SMALL["skipgram"], "block_messages": 100, "threads": 2}
+    spreads: list[dict[str, Any]] = [{"spread": "server", "workers": 1}, {"spread": "single"}]
+    for turn, spread in enumerate(spreads, 1):
+        run = manyhands.stream(str(reviews), tmp_path / "live", messages=2000 * turn, **chosen, **spread)
         assert run.record["stream"]["ledger"]["read"] == 2000 * turn
 
 

@@ -6,6 +6,7 @@ and whoever is free gets its piece.
 """
 
 import queue
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,7 +29,6 @@ from manyhands.spread.server.shared_tables import SharedTables, TablePlaces, Tab
 from manyhands.spread.stream_crew import StreamCrew
 
 CLIENT = "ray://"
-PIECES_A_WORKER = 2  # one that it learns, and one that is there when it has done so
 STORE_BYTES = 256 << 20  # that pieces on their way may take
 START_SECONDS = 120.0
 PAUSE_SECONDS = 0.1  # before another worker is asked
@@ -41,19 +41,24 @@ class PieceWorker:
     def __init__(self, model: str, settings: dict[str, Any], threads: int) -> None:
         self._kind: type[StreamLearner] = load(STREAM_LEARNERS, "model", model)
         self._settings, self._threads = self._kind.Settings(**settings), threads
-        self._version = 0
+        self._version, self._opening = 0, threading.Lock()
         self._pieces: PieceLearner | None = None
 
     def ready(self) -> None:
         """It has started."""
 
     def learn(self, places: TablePlaces, piece: Any, rate: float) -> tuple[float, float]:
-        if self._pieces is None or places.version != self._version:
-            make, tables = self._kind.Pieces, mapped_tables(places)
-            self._pieces = make(self._settings, tables, self._threads, TablesLock(places))
-            self._version = places.version
-        loss = self._pieces.learn(_writable(piece), rate)
+        loss = self._in(places).learn(_writable(piece), rate)
         return loss.total, loss.rows
+
+    def _in(self, places: TablePlaces) -> PieceLearner:
+        """Threads may ask at once; all pieces of other tables were learnt before."""
+        with self._opening:
+            if self._pieces is None or places.version != self._version:
+                make, tables = self._kind.Pieces, mapped_tables(places)
+                self._pieces = make(self._settings, tables, self._threads, TablesLock(places))
+                self._version = places.version
+            return self._pieces
 
 
 def _writable(value: Any) -> Any:
@@ -91,7 +96,6 @@ class StreamWorkers(StreamCrew):
             )
         self._settings, self.workers = settings, settings.workers
         self._threads = max(resources.threads // settings.workers, 1)
-        self.blocks_ahead = PIECES_A_WORKER * settings.workers
         self._shared, self._version, self._tables = SharedTables(), 0, Arrays()
 
     def zeros(self, rows: int, width: int) -> Floats:
@@ -109,9 +113,14 @@ class StreamWorkers(StreamCrew):
                 )
             self._ray, self._learner, self._ended = library, learner, False
             self._progress = progress
-            actors = self._start(model)
+            at_once = 1 if learner.shares_batches else self._threads
+            actors = self._start(model, at_once)
+            self._free: queue.Queue[Any] = queue.Queue()
+            for actor in actors * (at_once + 1):  # one piece more is there when it has learnt those
+                self._free.put(actor)
+            self.blocks_ahead = self._free.qsize()
             try:
-                with ThreadPoolExecutor(PIECES_A_WORKER * self.workers) as self._executor:
+                with ThreadPoolExecutor(self._free.qsize()) as self._executor:
                     try:
                         yield
                     finally:
@@ -120,8 +129,9 @@ class StreamWorkers(StreamCrew):
                 for actor in actors:
                     library.kill(actor)
 
-    def _start(self, model: str) -> list[Any]:
+    def _start(self, model: str, at_once: int) -> list[Any]:
         kept_alive = {"num_cpus": self._threads, "max_restarts": -1, "max_task_retries": 0}
+        kept_alive["max_concurrency"] = at_once
         kind = self._ray.remote(PieceWorker).options(
             **kept_alive, scheduling_strategy=on_this_machine(self._ray)
         )
@@ -132,9 +142,6 @@ class StreamWorkers(StreamCrew):
         except (self._ray.exceptions.GetTimeoutError, self._ray.exceptions.RayActorError) as error:
             reason = str(error).partition("\n")[0]
             raise ManyhandsError(f"Ray could not start {self.workers} workers here: {reason}") from None
-        self._free: queue.Queue[Any] = queue.Queue()
-        for actor in actors * PIECES_A_WORKER:
-            self._free.put(actor)
         return actors
 
     def learn(self, pieces: Sequence[Any], rate: float) -> "Sequence[Future[Loss]]":
