@@ -165,11 +165,11 @@ class Live:
         """Learn until it is time to end. An interrupt leaves a snapshot behind."""
         job, state = self.job, self.state
         most = None if messages is None else max(messages - state.ledger.read, 0)
-        until = None if minutes is None else time.monotonic() + 60 * minutes
         parser = MessageParser(describe(job.url), job.reading, state.layout, labelled=job.labelled)
         reader = BlockReader(job.url, state.position, parser, job.stream, most)
         with self._crew.working(job.model, self.learner, self._progress), reader.reading():
             self._progress.stage("stream", messages, "messages")
+            until = None if minutes is None else time.monotonic() + 60 * minutes  # workers have started
             try:
                 while until is None or time.monotonic() < until:
                     began = time.monotonic()
