@@ -100,7 +100,7 @@ bench-hosts: $(VENV)/.test
 
 # Learning from a stream beside training from files; and its memory, for ten minutes.
 bench-stream: $(VENV)/.test
-	$(BIN)/python bench/stream.py --data $(DATA)
+	PYTHONPATH=. $(BIN)/python bench/stream.py --data $(DATA)
 
 # The parameter server: its speed beside one process, slow and killed workers, emulated machines.
 bench-server: $(VENV)/.test

@@ -619,10 +619,39 @@ def stream() -> Rows:
 def stream_memory() -> Rows:
     found = record("stream")["memory"]
     rows = [
-        (f"{one['second']} s", f"{one['median'] / 1e6:.0f} MB", f"{one['peak'] / 1e6:.0f} MB")
+        (
+            f"{one['second']} s",
+            f"{one['median'] / 1e6:.0f} MB",
+            f"{one['peak'] / 1e6:.0f} MB",
+            f"{one['words_that_entered']:,}",
+        )
         for one in found["curve"]
     ]
-    return [("30 seconds from", "resident memory, median", "most"), *rows]
+    growth = (f"{100 * found['growth_after_warm_up'][name]:.1f} %" for name in ("median", "peak"))
+    head = ("30 seconds from", "resident memory, median", "most", "words that entered so far")
+    return [head, *rows, ("growth after the first minute", *growth, "")]
+
+
+def stream_brokers() -> Rows:
+    found = record("stream")["brokers"]
+    names = {"train": "`train --epochs 1`", "file": "`stream`, a file"}
+    names |= {kind: f"`stream`, {kind}" for kind in ("kafka", "redis", "nats")}
+    head = (f"{found['words']:,} words in {found['messages']:,} messages", "words/s", "beside `train`")
+    runs = found["runs"]
+    return [
+        head,
+        *((shown, f"{runs[k]['words_per_second']:,}", runs[k]["beside_train"]) for k, shown in names.items()),
+    ]
+
+
+def stream_kills() -> Rows:
+    found = record("stream")["kills"]
+    exact = "exact" if found["ledger_exact"] else "NOT exact"
+    shown = f"{found['killed']['worker']}", f"{found['killed']['reader']}", exact
+    return [
+        ("messages, two workers on Ray", "kills of workers", "of the reader", "ledger"),
+        (f"{found['messages']:,}", *shown),
+    ]
 
 
 TABLES: dict[str, Callable[[], Rows]] = {
@@ -631,7 +660,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
         results, classify, quantize, lstm, lstm_accuracy, embed, study, rare, pip, iris, averages, balance,
         crews, crews_of_words, crew_speed, crew_work, links, kills, hosts, server_speed, server_slow,
         server_emulated, server_links,
-        stream, stream_memory, prepare, spark, rows, memory,
+        stream, stream_memory, stream_brokers, stream_kills, prepare, spark, rows, memory,
     )
 }  # fmt: skip
 

@@ -1,7 +1,6 @@
 """Learning from streams: each message counts once in the model that is kept, whatever is killed and when."""
 
 import json
-import multiprocessing
 import random
 import re
 import signal
@@ -9,108 +8,41 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.brokers import BROKERS, LIBRARIES
 from tests.conftest import Outcome, need
+from tests.stream_runs import (
+    BLOCKS,
+    LABELS,
+    MESSAGES,
+    SMALL,
+    TESTS,
+    finish,
+    kept,
+    log_of,
+    newest,
+    same,
+    start,
+    write_reviews,
+)
 
 import manyhands
 from manyhands.data.streams.stream import Messages, Stream, open_stream
-from manyhands.records import Silent
-from manyhands.storage.tensors import read_tensors
+from manyhands.models.ngram.stream import NgramsPieces
 from manyhands.streaming import reader
-from manyhands.streaming.snapshot import STATE
 
 KILLS = {"ngrams": 20, "skipgram": 10, "fasttext": 5, "charlstm": 2}
-MESSAGES = 60_000
 BROKER_MESSAGES, BROKER_KILLS = 30_000, 5
-LABELS = ["bad", "good", "odd"]
-TELLING = {"bad": "awful poor broken", "good": "great fine lovely", "odd": "weird strange curious"}
-PLAIN = [f"w{number}" for number in range(300)]
-
-
-def message(draw: random.Random, number: int) -> str:
-    """A review whose label shows in a word; now and then one that is empty, or broken, or of a new label."""
-    kind = draw.random()
-    if kind < 0.01:
-        return "{broken"
-    label = draw.choice(LABELS[: 2 if number < MESSAGES // 4 else 3])
-    if kind < 0.02:
-        return json.dumps({"text": "  ", "label": label})
-    words = [*draw.choices(PLAIN, k=draw.randint(3, 12)), draw.choice(TELLING[label].split())]
-    draw.shuffle(words)
-    return json.dumps({"text": " ".join(words), "label": label})
 
 
 @pytest.fixture(scope="module")
 def reviews(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    draw, path = random.Random(3), tmp_path_factory.mktemp("stream") / "reviews.jsonl"
-    path.write_text("".join(message(draw, number) + "\n" for number in range(MESSAGES)))
-    return path
-
-
-# Small tables, and a short half-life: counts decay and words leave while it runs.
-SMALL: dict[str, dict[str, Any]] = {
-    "ngrams": {"buckets": 4096, "half_life": 5000},
-    "fasttext": {"buckets": 4096, "half_life": 5000, "messages": 20_000},
-    "skipgram": {"vocabulary_size": 200, "dim": 16, "half_life": 5000},
-    "charlstm": {
-        **{"vocabulary_size": 200, "dim": 16, "half_life": 500, "hidden_size": 16, "char_dim": 8},
-        **{"batch_size": 256, "messages": 3000, "snapshot_messages": 300},
-    },
-}
-BLOCKS = {"block_messages": 100, "threads": 1, "snapshot_messages": 1500}
-
-# Real processes, whose parent has imported everything: a start costs less than what there is to learn.
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["manyhands.streaming.stream", "manyhands.models.words.stream", "numba"])
-
-
-def learn(url: str, out: Path, model: str, more: dict[str, Any], log: Path) -> None:
-    class Log(Silent):
-        def say(self, sentence: str) -> None:
-            with log.open("a") as file:
-                file.write(sentence + "\n")
-
-    manyhands.stream(
-        url,
-        out,
-        model=model,
-        progress=Log(),
-        **{"messages": MESSAGES, **BLOCKS, **SMALL[model], **more},
-    )
-
-
-def start(url: str, out: Path, model: str, **more: Any) -> Any:
-    running = processes.Process(target=learn, args=(url, out, model, more, log_of(out)))
-    running.start()
-    return running
-
-
-def log_of(out: Path) -> Path:
-    return out.with_suffix(".log")
-
-
-def finish(running: Any) -> None:
-    running.join(300)
-    assert running.exitcode == 0
-
-
-def kept(out: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, np.ndarray], bytes]:
-    """The ledger and position, what the learner knows, the model, and what was rejected."""
-    arrays, facts = read_tensors(out / STATE)
-    state = json.loads(facts["facts"])["state"]
-    known = {name: state[name] for name in ("ledger", "position", "blocks", "words", "classes", "drift")}
-    model, _ = read_tensors(out / "model.safetensors")
-    return known, arrays, model, Path(f"{out}.rejected.jsonl").read_bytes()
-
-
-def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+    return write_reviews(tmp_path_factory.mktemp("stream") / "reviews.jsonl")
 
 
 GOING_ON = re.compile(r"going on after ([\d,]+) messages")
@@ -165,10 +97,6 @@ def test_kills_while_a_real_broker_is_read(reviews: Path, tmp_path: Path, kind: 
         broker.kill()
 
 
-def newest(out: Path) -> str:
-    return str(out.readlink()) if out.is_symlink() else ""
-
-
 class Dribbling:
     """A stream that hands over a few messages at a time, and now and then none."""
 
@@ -195,27 +123,112 @@ def test_batching_of_reads(reviews: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert same(usual[1], dribbling[1])
 
 
-def test_slow_producer(reviews: Path, tmp_path: Path) -> None:
-    """Messages that come a few at a time, a line not even whole, are all learnt, and nothing else is."""
-    lines, slow = reviews.read_bytes().splitlines(keepends=True)[:300], tmp_path / "slow.jsonl"
-    slow.touch()
+class Source:
+    """A followed file, or a stream of a real broker; and who writes to it."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self._path, self._broker = folder / "live.jsonl", None
+        self._path.touch()
+        self.url = str(self._path)
+        if kind in BROKERS:
+            pytest.importorskip(LIBRARIES[kind], reason=f"needs the extra {kind}")
+            need(f"a server for {kind}, from the extra test", BROKERS[kind].program())
+            self._broker = BROKERS[kind](folder / "broker")
+            self._broker.start()
+            self._broker.create("reviews")
+            self.url = self._broker.url("reviews")
+
+    def send(self, lines: list[bytes]) -> None:
+        if self._broker is not None:
+            self._broker.send("reviews", lines)
+            return
+        data = b"".join(line + b"\n" for line in lines)
+        for part in (data[:100], data[100:]):  # a line is not always whole
+            with self._path.open("ab") as file:
+                file.write(part)
+            time.sleep(0.001)
+
+    def close(self) -> None:
+        if self._broker is not None:
+            self._broker.kill()
+
+
+@pytest.fixture
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
+    with closing(Source(request.param, tmp_path)) as made:
+        yield made
+
+
+every_source = pytest.mark.parametrize("source", ["file", *BROKERS], indirect=True)
+TRICKLED, QUICK, BLOCK, THREADS, SLOWER = 200, 1000, 7, 2, 100
+
+
+def learn_from(url: str, out: Path, messages: int, threads: int = THREADS) -> dict[str, Any]:
+    chosen = {"model": "ngrams", "buckets": 4096, "block_messages": BLOCK, "threads": threads}
+    record = manyhands.stream(url, out, messages=messages, **chosen).record
+    ledger = record["stream"]["ledger"]
+    assert ledger["read"] == messages == ledger["learnt"] + ledger["empty"] + ledger["rejected"]
+    assert record["stream"]["blocks"] == -(-messages // BLOCK)
+    return record
+
+
+@every_source
+def test_slow_producer(reviews: Path, tmp_path: Path, source: Source) -> None:
+    """Messages that trickle in, a hundred times slower than they could be learnt: all are learnt, once."""
+    lines, began = reviews.read_bytes().splitlines()[:TRICKLED], time.monotonic()
 
     def produce() -> None:
-        data = b"".join(lines)
-        for start in range(0, len(data), 997):
-            with slow.open("ab") as file:
-                file.write(data[start : start + 997])
-            time.sleep(0.01)
+        for first in range(0, TRICKLED, 2):
+            source.send(lines[first : first + 2])
+            time.sleep(0.015)
 
     producer = threading.Thread(target=produce)
     producer.start()
-    streamed = manyhands.stream(
-        str(slow), tmp_path / "live", model="ngrams", messages=300, block_messages=7, threads=2, buckets=4096
-    )
+    record = learn_from(source.url, tmp_path / "slow", TRICKLED)
     producer.join()
-    assert streamed.record["stream"]["ledger"]["read"] == 300
-    assert streamed.record["stream"]["position"]["line"] == 300
-    assert streamed.record["stream"]["blocks"] == -(-300 // 7)
+    slow, whole = time.monotonic() - began, tmp_path / "whole.jsonl"
+    whole.write_bytes(b"".join(line + b"\n" for line in lines))
+    at_once = learn_from(str(whole), tmp_path / "at_once", TRICKLED)
+    assert slow > 1.5
+    same_parts = ("ledger", "blocks", "layout")
+    assert all(record["stream"][part] == at_once["stream"][part] for part in same_parts)
+
+
+@every_source
+def test_slow_consumer(
+    reviews: Path, tmp_path: Path, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who learns a hundred times slower than messages come: all are learnt, and only a few wait in memory."""
+    lines, ready = reviews.read_bytes().splitlines()[:QUICK], tmp_path / "ready.jsonl"
+    ready.write_bytes(b"".join(line + b"\n" for line in lines))
+    quick = min(learn_from(str(ready), tmp_path / f"{k}", QUICK, 1)["learning_seconds"] for k in range(2))
+    counts, learn = {"handed over": 0, "learnt": 0, "most waiting": 0}, NgramsPieces.learn
+
+    class Counting:
+        def __init__(self, *given: Any) -> None:
+            self._stream = open_stream(*given)
+
+        def read(self, most: int, seconds: float) -> Messages | None:
+            found = self._stream.read(most, seconds)
+            counts["handed over"] += len(found.texts) if found else 0
+            counts["most waiting"] = max(counts["most waiting"], counts["handed over"] - counts["learnt"])
+            return found
+
+        def close(self) -> None:
+            self._stream.close()
+
+    def slowly(self: NgramsPieces, piece: Any, rate: float) -> Any:
+        time.sleep(THREADS * SLOWER * quick / QUICK * BLOCK)
+        found = learn(self, piece, rate)
+        counts["learnt"] += BLOCK
+        return found
+
+    monkeypatch.setattr(NgramsPieces, "learn", slowly)
+    monkeypatch.setattr(reader, "open_stream", Counting)
+    source.send(lines)
+    learn_from(source.url, tmp_path / "slow", TRICKLED)
+    # Those parsed ahead, those under way, and the ones that are being read, parsed and put aside.
+    assert counts["most waiting"] <= (reader.BLOCKS_AHEAD + THREADS + 1 + 3) * BLOCK < TRICKLED
 
 
 def test_live_model(reviews: Path, tmp_path: Path) -> None:
@@ -236,8 +249,7 @@ def test_live_model(reviews: Path, tmp_path: Path) -> None:
     bundle = manyhands.load_bundle(out)
     bundle.verify()
     assert sorted(bundle.labels) == sorted(LABELS), "a label that came late was added"
-    tests = {"a lovely w1": "good", "w5 broken w7": "bad", "w5 weird": "odd"}
-    assert [found[0][0] for found in bundle.predict(list(tests))] == list(tests.values())
+    assert [found[0][0] for found in bundle.predict(list(TESTS))] == list(TESTS.values())
 
 
 def test_command(reviews: Path, tmp_path: Path, manyhands: Callable[..., Outcome]) -> None:

@@ -1,5 +1,7 @@
 """Features of a stream: n-grams enter by count, leave with it, and a model knows just these."""
 
+from contextlib import nullcontext
+
 import numpy as np
 
 from manyhands.machine import resources_for
@@ -52,7 +54,7 @@ def test_two_labels_make_one_column() -> None:
     assert learner.model() is None, "it knows no labels yet"
     for block in range(5):
         for piece in learner.read(rows, block, 16):
-            learner.learn(piece, 8.0)
+            learner.Pieces(SETTINGS, learner.tables(), 1, nullcontext()).learn(piece, 8.0)
     model = learner.model()
     assert model is not None
     scores = model.scores(corpus("good food", "bad food", "unknown"))

@@ -77,9 +77,11 @@ def show_stream(out: str, record: dict[str, Any]) -> None:
     """Print how a model comes along that learns from a stream."""
     found = record["stream"]
     ledger, seconds = found["ledger"], record["seconds"]
+    workers = f" by {record['workers']} workers" if record["workers"] > 1 else ""
     typer.echo(
-        f"{out}: {record['model']} from {found['url']}, {record['rows_per_second']:,.0f} messages/s, "
-        f"{record['tokens_per_second']:,.0f} words/s, {seconds:,.1f} s"
+        f"{out}: {record['model']} from {found['url']}{workers}, "
+        f"{record['rows_per_second']:,.0f} messages/s, {record['tokens_per_second']:,.0f} words/s, "
+        f"{seconds:,.1f} s"
     )
     typer.echo(
         f"where the messages went: {ledger['read']:,} read = {ledger['learnt']:,} learnt "

@@ -21,22 +21,36 @@ from manyhands.cli.options import (
 )
 from manyhands.cli.progress import watch
 from manyhands.errors import ResumableError
-from manyhands.settings import ReadingSettings
+from manyhands.settings import ReadingSettings, Settings
+from manyhands.streaming.job import crew_of, stream_crews, whose_setting
 from manyhands.streaming.settings import StreamingSettings
 
-MODEL = "ngrams"
+MODEL, SPREAD = "ngrams", "single"
 
 
 def add_to(app: typer.Typer, arguments: list[str]) -> None:
-    """The options are those of the chosen model; ``--help`` shows those of all."""
+    """The options are those of the chosen model and spread; ``--help`` shows those of all."""
     chosen = load(STREAM_LEARNERS, "model", value_of("--model", arguments, MODEL))
-    add_verb(app, stream, [chosen.Settings, StreamingSettings, ReadingSettings], panels, chosen.without)
+    crew = crew_of(value_of("--spread", arguments, SPREAD))
+    kinds = [chosen.Settings, StreamingSettings, ReadingSettings, crew.Settings]
+    add_verb(app, stream, kinds, panels, chosen.without)
+
+
+def explain_option(flag: str, arguments: list[str]) -> str:
+    """Whose option it is, if another model or spread has it."""
+    model, spread = value_of("--model", arguments, MODEL), value_of("--spread", arguments, SPREAD)
+    return whose_setting(flag.lstrip("-").replace("-", "_"), model, spread)
 
 
 def panels() -> list[Panel]:
     learners = {name: load(STREAM_LEARNERS, "model", name) for name in STREAM_LEARNERS}
+    crews = stream_crews()
+    every: list[type[Settings]] = [
+        *(learner.Settings for learner in learners.values()),
+        *(crew.Settings for crew in crews.values()),
+    ]
     return [
-        CommonPanel([*(learner.Settings for learner in learners.values()), StreamingSettings], {"epochs"}),
+        CommonPanel([*every, StreamingSettings], {"epochs"}),
         Panel("Stream", [StreamingSettings]),
         READING,
         *(
@@ -47,6 +61,7 @@ def panels() -> list[Panel]:
             )
             for name, learner in learners.items()
         ),
+        *(Panel(f"--spread {name}: {crew.summary}", [crew.Settings]) for name, crew in crews.items()),
     ]
 
 
@@ -59,6 +74,10 @@ def stream(
     model: Annotated[
         str, typer.Option(help=f"Model to train: {', '.join(STREAM_LEARNERS)}; each has a panel below.")
     ] = MODEL,
+    spread: Annotated[
+        str,
+        typer.Option(help="How the work is shared; those that can learn from streams have a panel below."),
+    ] = SPREAD,
     minutes: Annotated[float | None, typer.Option(help="End after this many minutes.")] = None,
     messages: Annotated[
         int | None, typer.Option(help="End when this many messages have been read in all.")
@@ -95,6 +114,7 @@ def stream(
                 url,
                 out,
                 model=model,
+                spread=spread,
                 minutes=minutes,
                 messages=messages,
                 evaluate_every=None if evaluate_every is None else parse_seconds(evaluate_every),

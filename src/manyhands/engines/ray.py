@@ -125,6 +125,18 @@ def cores_of_machines(library: Any) -> dict[str, int]:
     return {node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in alive}
 
 
+def cores_here(library: Any) -> int:
+    """Of the machine that this process runs on, as Ray counts them."""
+    return cores_of_machines(library).get(library.get_runtime_context().get_node_id(), 0)
+
+
+def on_this_machine(library: Any) -> Any:
+    """The way of placing actors that puts them where this process runs, and nowhere else."""
+    strategies: Any = import_module("ray.util.scheduling_strategies")
+    here = library.get_runtime_context().get_node_id()
+    return strategies.NodeAffinitySchedulingStrategy(node_id=here, soft=False)
+
+
 def first_done(library: Any, asked: Sequence[Any], seconds: float) -> list[Any]:
     """Those that are answered; none if nothing comes in that time."""
     if not asked:

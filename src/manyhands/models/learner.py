@@ -4,6 +4,8 @@ The loop knows nothing else of it. A model that is added to the catalog follows 
 and the contract tests then hold it to it.
 """
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -149,18 +151,39 @@ class Learner(Protocol):
         ...
 
 
+Zeros = Callable[[int, int], npt.NDArray[np.float32]]  # room for so many rows of such a width
+
+
+class PieceLearner(Protocol):
+    """Learns the pieces of a stream in tables that others may have as well, perhaps in another process.
+
+    The tables and a piece are all that it needs to know. What must not be done by several at once, it does
+    inside ``alone``.
+    """
+
+    def __init__(
+        self, settings: Any, tables: Arrays, threads: int, alone: AbstractContextManager[Any]
+    ) -> None: ...
+
+    def learn(self, piece: Any, rate: float) -> Loss:
+        """Threads may do this side by side, and while later blocks are read, unless they share pieces."""
+        ...
+
+
 class StreamLearner(Protocol):
     """A model that learns from a stream without end: what it knows has a size that is fixed beforehand."""
 
     Settings: ClassVar[type[ModelSettings]]
     Model: ClassVar[type[Any]]
+    Pieces: ClassVar[type[PieceLearner]]
     learns: ClassVar[Literal["labels", "words"]]
     shares_batches: ClassVar[
         bool
     ]  # threads share each piece, inside ``learn``: pieces are learnt in their order
     without: ClassVar[frozenset[str]]  # settings that mean nothing here, or cannot be had
+    settings: Any
 
-    def __init__(self, settings: Any, half_life: float, resources: Resources) -> None:
+    def __init__(self, settings: Any, half_life: float, resources: Resources, zeros: Zeros) -> None:
         """It knows nothing yet. After ``half_life`` messages, what was counted weighs half."""
         ...
 
@@ -172,8 +195,8 @@ class StreamLearner(Protocol):
         """
         ...
 
-    def learn(self, piece: Any, rate: float) -> Loss:
-        """Threads may do this side by side, and while later blocks are read, unless they share pieces."""
+    def tables(self) -> Arrays:
+        """What pieces are learnt in: arrays made by ``zeros``, the same until a block needs larger ones."""
         ...
 
     def state(self) -> Arrays:

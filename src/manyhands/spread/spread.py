@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from manyhands.records import Progress
 from manyhands.settings import Settings
+from manyhands.spread.stream_crew import StreamCrew
 from manyhands.text.labelled_rows import LabelledRows
 from manyhands.training.job import Job, Outcome, Role
 from manyhands.training.learn import Watch
@@ -21,6 +22,7 @@ class Spread(ABC):
     counts: ClassVar[str | None] = None  # the setting that says how many workers there are
     threaded: ClassVar[bool] = True  # a worker may have several threads
     adds_up_bytes: ClassVar[bool] = False  # its traffic is that of all workers, not of one
+    Streaming: ClassVar[type[StreamCrew] | None] = None  # who learns from streams; None: it cannot
 
     def advice(self, data: Sequence[str], settings: Mapping[str, Any]) -> str:
         """A sentence for people whom something else would serve better; empty for all others."""

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from manyhands.streaming.stream import StreamState
 
 
-def record_of(job: StreamJob, state: "StreamState", chosen: dict[str, Any]) -> dict[str, Any]:
+def record_of(job: StreamJob, state: "StreamState", workers: int) -> dict[str, Any]:
     machine, seconds = examine(), max(state.seconds, 1e-9)
     return {
         "model": job.model,
-        "spread": "single",
-        "workers": 1,
+        "spread": job.spread,
+        "workers": workers,
         "examples_seen": state.ledger.learnt,
-        "settings": chosen,
+        "settings": job.chosen(),
         "data": {"fingerprint": describe(job.url), "rows": state.ledger.learnt, "tokens": state.words},
         "stream": {
             "url": describe(job.url),

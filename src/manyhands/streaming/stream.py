@@ -3,8 +3,8 @@
 import os
 import time
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -80,6 +80,7 @@ def stream(
     out: StrPath,
     *,
     model: str = "ngrams",
+    spread: str = "single",
     minutes: float | None = None,
     messages: int | None = None,
     evaluate_every: float | None = None,
@@ -96,9 +97,9 @@ def stream(
     It ends with the stream, after ``minutes``, or when ``messages`` have been read in all; called again, it
     goes on from its last snapshot. Every ``evaluate_every`` seconds, it is judged by the rows, or for word
     vectors by the folder of similarity sets, of ``evaluate_on``. ``settings`` are those of the model, of the
-    stream (``StreamingSettings``) and of how messages are read (``ReadingSettings``).
+    stream (``StreamingSettings``), of how messages are read (``ReadingSettings``) and of the spread.
     """
-    job = job_for(url, model, settings, resources_for(memory, threads))
+    job = job_for(url, model, settings, resources_for(memory, threads), spread)
     snapshots = Snapshots(os.fspath(out))
     with alone_in(snapshots.folder):
         snapshots.refuse_others(overwrite)
@@ -117,7 +118,7 @@ class _UnderWay:
 
     messages: ParsedMessages
     words: int
-    losses: list["Future[Loss]"]
+    losses: "Sequence[Future[Loss]]"
 
 
 class Live:
@@ -127,7 +128,10 @@ class Live:
         self.job, self.snapshots = job, snapshots
         self._progress = progress
         self.state = StreamState()
-        self.learner: StreamLearner = job.learner(job.settings, job.stream.half_life, job.resources)
+        self._crew = job.crew()
+        self.learner: StreamLearner = job.learner(
+            job.settings, job.stream.half_life, job.resources, self._crew.zeros
+        )
         self._classes: Classes | None = None
         self._seen = 0  # rows or words that were given to threads
         self._read_blocks = 0
@@ -161,15 +165,11 @@ class Live:
         """Learn until it is time to end. An interrupt leaves a snapshot behind."""
         job, state = self.job, self.state
         most = None if messages is None else max(messages - state.ledger.read, 0)
-        until = None if minutes is None else time.monotonic() + 60 * minutes
         parser = MessageParser(describe(job.url), job.reading, state.layout, labelled=job.labelled)
         reader = BlockReader(job.url, state.position, parser, job.stream, most)
-        with ExitStack() as running:
-            executor = ThreadPoolExecutor(job.threads) if job.side_by_side else None
-            if executor is not None:
-                running.enter_context(executor)
-            running.enter_context(reader.reading())
+        with self._crew.working(job.model, self.learner, self._progress), reader.reading():
             self._progress.stage("stream", messages, "messages")
+            until = None if minutes is None else time.monotonic() + 60 * minutes  # workers have started
             try:
                 while until is None or time.monotonic() < until:
                     began = time.monotonic()
@@ -178,7 +178,7 @@ class Live:
                         break
                     if block is not None:
                         state.layout = state.layout or parser.layout
-                        self._learn(block, executor)
+                        self._learn(block)
                         state.seconds += time.monotonic() - began
                     else:
                         self._finish(0)
@@ -191,8 +191,8 @@ class Live:
                 raise
             self.keep()
 
-    def _learn(self, block: ParsedMessages, executor: ThreadPoolExecutor | None) -> None:
-        """Count a block, and have it learnt; alone it is learnt here and now."""
+    def _learn(self, block: ParsedMessages) -> None:
+        """Count a block, and have it learnt."""
         layout = self.state.layout
         if self.job.labelled and self._classes is None and layout is not None:
             self._classes = Classes(layout.scheme, self.state.classes)
@@ -207,16 +207,10 @@ class Live:
         if self.job.settings.anneal:
             rate /= np.sqrt(1 + self._seen / self.job.settings.anneal)
         self._seen += len(rows) if self.job.labelled else rows.corpus.tokens
-        losses: list[Future[Loss]] = []
-        for piece in pieces:
-            if executor is not None:
-                losses.append(executor.submit(self.learner.learn, piece, rate))
-            else:
-                losses.append(Future())
-                losses[-1].set_result(self.learner.learn(piece, rate))
+        losses = self._crew.learn(pieces, rate)
         self._under_way.append(_UnderWay(block, rows.corpus.tokens, losses))
         self._whole = True
-        self._finish(0 if executor is None else self.job.threads)
+        self._finish(self._crew.blocks_ahead)
 
     def _finish(self, left: int) -> None:
         """Wait until no more than so many blocks are under way, and account for those that were learnt."""
@@ -301,11 +295,7 @@ class Live:
         return Bundle(config, model)
 
     def record(self) -> dict[str, Any]:
-        chosen = {
-            **self.job.settings.model_dump(exclude=set(self.job.learner.without)),
-            **self.job.stream.model_dump(),
-        }
-        return record_of(self.job, self.state, chosen)
+        return record_of(self.job, self.state, self._crew.workers)
 
     def _tell(self) -> None:
         points, since = self.state.history.points, self.state.since

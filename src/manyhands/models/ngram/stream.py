@@ -1,14 +1,16 @@
 """Classifiers of n-grams that learn from a stream without end: ``ngrams`` and ``fasttext``."""
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from manyhands.kernels.compile import Ints, kernel
+from manyhands.kernels.compile import Ints, kernel, read_only
 from manyhands.kernels.simd import LINE, Floats, aligned_zeros
 from manyhands.machine import refuse_if_too_large
-from manyhands.models.learner import Loss
+from manyhands.models.learner import Loss, Zeros
 from manyhands.models.losses import LOSSES, Classes, choose
 from manyhands.models.model import Arrays
 from manyhands.models.ngram import fasttext_kernels, ngrams_kernels
@@ -32,13 +34,6 @@ LEAST_LABELS = 2
 ALL_BITS = (1 << 64) - 1
 
 
-class BlockPiece(NamedTuple):
-    """A block of rows, and the seed of what is random in learning it."""
-
-    rows: Block
-    seed: int
-
-
 class _StreamClassifier(ABC):
     """What both share: features that enter by count, and labels that may be new."""
 
@@ -46,28 +41,34 @@ class _StreamClassifier(ABC):
     distinct: ClassVar[bool]
     lower: ClassVar[str] = "--buckets"  # where there is too little memory
 
-    def __init__(self, settings: Any, half_life: float, resources: Resources) -> None:
-        self._settings, self._resources = settings, resources
+    def __init__(
+        self, settings: Any, half_life: float, resources: Resources, zeros: Zeros = aligned_zeros
+    ) -> None:
+        self.settings, self._resources, self._zeros = settings, resources, zeros
         self._features = GrowingFeatures(settings, half_life)
         self._labels: list[str] = []
         self._loss = ""  # settled by the first rows
 
-    def read(self, rows: LabelledRows, block: int, messages: int) -> list[BlockPiece]:
+    def read(self, rows: LabelledRows, block: int, messages: int) -> list[Any]:
         left = self._features.age(messages)
         if left is not None:
             self._forget(left)
         if not len(rows):
             return []
         if not self._loss:
-            self._loss = choose(self._settings.loss, 0, rows.labels.multi_label)
+            self._loss = choose(self.settings.loss, 0, rows.labels.multi_label)
         if len(rows.labels.names) > len(self._labels):
             self._labels = list(rows.labels.names)
             self._make_room(len(self._labels))
         features = self._features.of(rows.corpus, distinct=self.distinct)
         made = Block(features, rows.labels.ids, rows.labels.offsets, rows.weights)
         self._count(made)
-        start = int(mix(np.uint64(self._settings.seed))) + block
-        return [BlockPiece(made, int(mix(np.uint64(start & ALL_BITS))) >> 2)]
+        start = int(mix(np.uint64(self.settings.seed))) + block
+        return [self._piece(made, int(mix(np.uint64(start & ALL_BITS))) >> 2)]
+
+    @abstractmethod
+    def _piece(self, rows: Block, seed: int) -> Any:
+        """Rows that were counted, and all that decides how they are learnt."""
 
     @abstractmethod
     def _make_room(self, labels: int) -> None:
@@ -102,17 +103,58 @@ class StreamNgramsSettings(NgramsSettings):
     anneal: Anneal = 0  # AdaGrad's steps become smaller by themselves
 
 
+class NgramsPiece(NamedTuple):
+    """A block of rows; ``features_a_row`` is what the first rows had."""
+
+    rows: Block
+    seed: int
+    loss: str
+    features_a_row: float
+
+
+class NgramsPieces:
+    """Learns rows in the table of ``ngrams``."""
+
+    def __init__(
+        self, settings: StreamNgramsSettings, tables: Arrays, threads: int, alone: AbstractContextManager[Any]
+    ) -> None:
+        self._table, self._bias = tables["table"], tables["bias"]
+
+    def learn(self, piece: NgramsPiece, rate: float) -> Loss:
+        rows, share = piece.rows, 1 / np.sqrt(max(piece.features_a_row, 1.0))
+        total = ngrams_kernels.learn(
+            read_only(rows.features.ids),
+            rows.features.offsets,
+            rows.labels,
+            rows.label_offsets,
+            rows.weights,
+            piece.seed,
+            LOSSES[piece.loss],
+            np.float32(rate * share),
+            self._table,
+            self._bias,
+        )
+        return Loss(total, float(rows.weights.sum()))
+
+
 class StreamNgrams(_StreamClassifier):
     """``ngrams``. How many rows of each class have a feature is counted on, and its scale follows."""
 
     Settings: ClassVar[type[StreamNgramsSettings]] = StreamNgramsSettings
     Model: ClassVar[type[NgramsModel]] = NgramsModel
+    Pieces: ClassVar[type[NgramsPieces]] = NgramsPieces
     learns: ClassVar[Literal["labels", "words"]] = "labels"
     without: ClassVar[frozenset[str]] = frozenset({"epochs"})
     distinct: ClassVar[bool] = NgramsModel.distinct
 
-    def __init__(self, settings: StreamNgramsSettings, half_life: float, resources: Resources) -> None:
-        super().__init__(settings, half_life, resources)
+    def __init__(
+        self,
+        settings: StreamNgramsSettings,
+        half_life: float,
+        resources: Resources,
+        zeros: Zeros = aligned_zeros,
+    ) -> None:
+        super().__init__(settings, half_life, resources, zeros)
         self._table, self._classes = np.zeros((0, 0), np.float32), np.zeros((0, 0), np.float32)
         self._bias, self._of_class = np.zeros(0, np.float32), np.zeros(0, np.float64)
         self._rows = 0.0
@@ -121,15 +163,15 @@ class StreamNgrams(_StreamClassifier):
     def _make_room(self, labels: int) -> None:
         slots, width, known = self._features.hashing.slots, table_width(labels + 2), len(self._bias)
         refuse_if_too_large(slots * 4 * (width + labels), self._resources, self.lower)
-        table, classes = aligned_zeros(slots, width), np.full((slots, labels), 0, np.float32)
+        table, classes = self._zeros(slots, width), np.full((slots, labels), 0, np.float32)
         table[...] = 0  # takes the memory now: it must not grow later
+        bias = self._zeros(1, labels)[0]
         if known:
             table[:, : 1 + known] = self._table[:, : 1 + known]
             table[:, -1], classes[:, :known] = self._table[:, -1], self._classes
-        self._table, self._classes = table, classes
-        more = labels - known
-        self._bias = np.append(self._bias, np.zeros(more, np.float32))
-        self._of_class = np.append(self._of_class, np.zeros(more))
+        bias[:known] = self._bias
+        self._table, self._classes, self._bias = table, classes, bias
+        self._of_class = np.append(self._of_class, np.zeros(labels - known))
 
     def _count(self, rows: Block) -> None:
         ids, offsets = rows.features.ids, rows.features.offsets
@@ -160,21 +202,11 @@ class StreamNgrams(_StreamClassifier):
             self._classes[slots], self._table[slots, :-1] = 0, 0
             self._table[slots, -1] = 1 / max(self._a_row, 1.0)
 
-    def learn(self, piece: BlockPiece, rate: float) -> Loss:
-        rows, share = piece.rows, 1 / np.sqrt(max(self._a_row, 1.0))
-        total = ngrams_kernels.learn(
-            rows.features.ids,
-            rows.features.offsets,
-            rows.labels,
-            rows.label_offsets,
-            rows.weights,
-            piece.seed,
-            LOSSES[self._loss],
-            np.float32(rate * share),
-            self._table,
-            self._bias,
-        )
-        return Loss(total, float(rows.weights.sum()))
+    def _piece(self, rows: Block, seed: int) -> NgramsPiece:
+        return NgramsPiece(rows, seed, self._loss, self._a_row)
+
+    def tables(self) -> Arrays:
+        return {"table": self._table, "bias": self._bias}
 
     def state(self) -> Arrays:
         known = self._features.known() if self._labels else np.zeros(0, np.int64)
@@ -188,7 +220,7 @@ class StreamNgrams(_StreamClassifier):
 
     def _take(self, known: Ints, arrays: Arrays) -> None:
         *of_class, self._rows, self._a_row = arrays["of_class"].tolist()
-        self._of_class, self._bias = np.array(of_class), np.array(arrays["bias"])
+        self._of_class, self._bias[:] = np.array(of_class), arrays["bias"]
         if self._a_row:
             self._table[:, -1] = 1 / self._a_row
         self._table[known], self._classes[known] = arrays["table"], arrays["classes"]
@@ -210,27 +242,73 @@ class StreamFastTextSettings(FastTextSettings):
     anneal: Anneal = 100_000
 
 
+class FastTextPiece(NamedTuple):
+    """A block of rows; ``draw`` says how likely each label is to be drawn as a negative."""
+
+    rows: Block
+    seed: int
+    loss: str
+    draw: npt.NDArray[np.float64]
+
+
+class FastTextPieces:
+    """Learns rows in the tables of ``fasttext``."""
+
+    def __init__(
+        self,
+        settings: StreamFastTextSettings,
+        tables: Arrays,
+        threads: int,
+        alone: AbstractContextManager[Any],
+    ) -> None:
+        self._negatives, self._tables = settings.negatives, (tables["vectors"], tables["outputs"])
+
+    def learn(self, piece: FastTextPiece, rate: float) -> Loss:
+        rows = piece.rows
+        total = fasttext_kernels.learn(
+            read_only(rows.features.ids),
+            rows.features.offsets,
+            rows.labels,
+            rows.label_offsets,
+            rows.weights,
+            LOSSES[piece.loss],
+            np.float32(rate),
+            self._negatives,
+            piece.draw,
+            piece.seed,
+            *self._tables,
+        )
+        return Loss(total, float(rows.weights.sum()))
+
+
 class StreamFastText(_StreamClassifier):
     """``fasttext``. All slots have a vector from the start, small and random."""
 
     Settings: ClassVar[type[StreamFastTextSettings]] = StreamFastTextSettings
     Model: ClassVar[type[FastTextModel]] = FastTextModel
+    Pieces: ClassVar[type[FastTextPieces]] = FastTextPieces
     learns: ClassVar[Literal["labels", "words"]] = "labels"
     without: ClassVar[frozenset[str]] = frozenset({"epochs"})
     distinct: ClassVar[bool] = FastTextModel.distinct
     lower: ClassVar[str] = "--buckets or --dim"
 
-    def __init__(self, settings: StreamFastTextSettings, half_life: float, resources: Resources) -> None:
-        super().__init__(settings, half_life, resources)
+    def __init__(
+        self,
+        settings: StreamFastTextSettings,
+        half_life: float,
+        resources: Resources,
+        zeros: Zeros = aligned_zeros,
+    ) -> None:
+        super().__init__(settings, half_life, resources, zeros)
         slots, width = self._features.hashing.slots, -(-settings.dim // LINE) * LINE
         refuse_if_too_large(slots * 4 * width, resources, self.lower)
-        self._vectors, self._outputs = aligned_zeros(slots, width), aligned_zeros(0, width)
+        self._vectors, self._outputs = zeros(slots, width), zeros(0, width)
         fasttext_kernels.first_vectors(self._vectors, 0, slots, settings.dim, np.uint64(settings.seed))
         self._of_label = np.zeros(0, np.float64)
         self._draw = np.zeros(1, np.float64)
 
     def _make_room(self, labels: int) -> None:
-        outputs = aligned_zeros(labels, self._outputs.shape[1])
+        outputs = self._zeros(labels, self._outputs.shape[1])
         outputs[: len(self._outputs)] = self._outputs
         self._outputs = outputs
         self._of_label = np.append(self._of_label, np.zeros(labels - len(self._of_label)))
@@ -246,36 +324,24 @@ class StreamFastText(_StreamClassifier):
 
     def _forget(self, slots: Ints) -> None:
         self._of_label *= 0.5
-        keys, seed = slots.astype(np.uint64), np.uint64(self._settings.seed)
+        keys, seed = slots.astype(np.uint64), np.uint64(self.settings.seed)
         rows = slots.astype(np.int32)
-        fasttext_kernels.first_vectors_of(self._vectors, rows, keys, self._settings.dim, seed)
+        fasttext_kernels.first_vectors_of(self._vectors, rows, keys, self.settings.dim, seed)
 
-    def learn(self, piece: BlockPiece, rate: float) -> Loss:
-        rows = piece.rows
-        total = fasttext_kernels.learn(
-            rows.features.ids,
-            rows.features.offsets,
-            rows.labels,
-            rows.label_offsets,
-            rows.weights,
-            LOSSES[self._loss],
-            np.float32(rate),
-            self._settings.negatives,
-            self._draw,
-            piece.seed,
-            self._vectors,
-            self._outputs,
-        )
-        return Loss(total, float(rows.weights.sum()))
+    def _piece(self, rows: Block, seed: int) -> FastTextPiece:
+        return FastTextPiece(rows, seed, self._loss, self._draw)
+
+    def tables(self) -> Arrays:
+        return {"vectors": self._vectors, "outputs": self._outputs}
 
     def state(self) -> Arrays:
-        known, dim = self._features.known(), self._settings.dim
+        known, dim = self._features.known(), self.settings.dim
         vectors, outputs = self._vectors[known, :dim], self._outputs[:, :dim]
         counts: Arrays = {"counts": self._features.counts, "of_label": self._of_label}
         return {**counts, "vectors": vectors, "outputs": outputs}
 
     def _take(self, known: Ints, arrays: Arrays) -> None:
-        dim = self._settings.dim
+        dim = self.settings.dim
         self._vectors[known, :dim], self._outputs[:, :dim] = arrays["vectors"], arrays["outputs"]
         self._of_label = np.array(arrays["of_label"])
         self._set_draw()
@@ -283,7 +349,7 @@ class StreamFastText(_StreamClassifier):
     def model(self) -> FastTextModel | None:
         if len(self._labels) < LEAST_LABELS:
             return None
-        vectors, dim = self._vectors[self._features.known()], self._settings.dim
+        vectors, dim = self._vectors[self._features.known()], self.settings.dim
         return FastTextModel(
             self._labels, self._loss, self._features.space(), vectors, self._outputs.copy(), dim
         )

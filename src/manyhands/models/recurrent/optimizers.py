@@ -14,7 +14,11 @@ LEAST = np.float32(1e-8)
 
 
 class Optimizer(Protocol):
-    def __init__(self, arrays: Arrays, momentum: float, decay: float) -> None: ...
+    """``remembered`` is what ``state`` gave of another, if this one is to go on in the same memory."""
+
+    def __init__(
+        self, arrays: Arrays, momentum: float, decay: float, remembered: Arrays | None = None
+    ) -> None: ...
 
     def begin_step(self) -> None: ...
 
@@ -33,6 +37,13 @@ def state_of(weights: Arrays, optimizer: Optimizer) -> dict[str, StateArray]:
     return {**{name: StateArray(array) for name, array in weights.items()}, **remembered}
 
 
+def _memory(kind: str, arrays: Arrays, remembered: Arrays | None) -> Arrays:
+    """A number for each of the weights."""
+    if remembered is None:
+        return {name: np.zeros_like(array) for name, array in arrays.items()}
+    return {name: remembered[f"{kind}.{name}"] for name in arrays}
+
+
 def _rows(array: Floats) -> Floats:
     return array.reshape(-1, array.shape[-1])
 
@@ -40,9 +51,11 @@ def _rows(array: Floats) -> Floats:
 class Sgd:
     """Straight along the gradient, with momentum."""
 
-    def __init__(self, arrays: Arrays, momentum: float, decay: float) -> None:
+    def __init__(
+        self, arrays: Arrays, momentum: float, decay: float, remembered: Arrays | None = None
+    ) -> None:
         self._arrays, self._momentum, self._decay = arrays, momentum, decay
-        self._speeds = {name: np.zeros_like(array) for name, array in arrays.items()}
+        self._speeds = _memory("speeds", arrays, remembered)
 
     def begin_step(self) -> None:
         pass
@@ -59,12 +72,12 @@ class Sgd:
 class Adam:
     """Every number has a step of its own; what ``decay`` takes away is apart from that, as in AdamW."""
 
-    def __init__(self, arrays: Arrays, momentum: float, decay: float) -> None:
+    def __init__(
+        self, arrays: Arrays, momentum: float, decay: float, remembered: Arrays | None = None
+    ) -> None:
         self._arrays, self._decay = arrays, decay
-        self._means, self._squares = (
-            {name: np.zeros_like(array) for name, array in arrays.items()} for _ in range(2)
-        )
-        self._steps = np.zeros(1, np.int64)
+        self._means, self._squares = (_memory(kind, arrays, remembered) for kind in ("means", "squares"))
+        self._steps = np.zeros(1, np.int64) if remembered is None else remembered["steps"]
 
     def begin_step(self) -> None:
         self._steps += 1

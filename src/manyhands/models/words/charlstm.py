@@ -182,13 +182,14 @@ class CharLstm:
         contexts: Floats,
         threads: int,
         tokens: int,
+        remembered: Arrays | None = None,
     ) -> None:
         self._settings, self._sampling, self._threads, self._tokens = settings, sampling, threads, tokens
         self._network, self._contexts = network, contexts
-        self.letters: Callable[[Ints], Ragged] = from_arrow(sampling.vocabulary.words).take  # of some words
+        self._letters = from_arrow(sampling.vocabulary.words).take
         arrays = {**network.arrays(), "contexts": contexts}
         self._optimizer: Optimizer = load(OPTIMIZERS, "optimizer", settings.optimizer)(
-            arrays, settings.momentum, settings.weight_decay
+            arrays, settings.momentum, settings.weight_decay, remembered
         )
 
     @classmethod
@@ -223,21 +224,35 @@ class CharLstm:
         return self._sampling.feed(examples.corpus, part_of(batch, tokens, self._tokens), seed)
 
     def learn(self, windows: Windows, rate: float, seed: int, crew: Crew) -> Loss:
+        gradient = self.gradient(windows, self._letters, crew)
+        crew.sum(gradient.buffer)
+        with crew.clock.on("update"):
+            self.step(gradient, rate)
+        return gradient.loss
+
+    def gradient(self, windows: Windows, letters: Callable[[Ints], Ragged], crew: Crew) -> Gradient:
+        """That of this worker's words; ``letters`` spells some words."""
         touched = np.unique(np.concatenate([windows.words, windows.drawn]))
         gradient = Gradient(self._network, BYTES, {"contexts": (touched, self._settings.dim)})
         if windows.end > windows.begin:
-            self._add_up(_renumbered(windows, touched), touched, gradient, crew)
-        crew.sum(gradient.buffer)
-        with crew.clock.on("update"):
-            gradient.step(self._optimizer, rate, self._settings.clip_norm)
-        return gradient.loss
+            self._add_up(_renumbered(windows, touched), touched, letters, gradient, crew)
+        return gradient
 
-    def _add_up(self, windows: Windows, touched: Ints, gradient: Gradient, crew: Crew) -> None:
-        """Add the gradient of this worker's words."""
+    def step(self, gradient: Gradient, rate: float) -> None:
+        gradient.step(self._optimizer, rate, self._settings.clip_norm)
+
+    def _add_up(
+        self,
+        windows: Windows,
+        touched: Ints,
+        letters: Callable[[Ints], Ragged],
+        gradient: Gradient,
+        crew: Crew,
+    ) -> None:
         reader = _Reader(self._network, self._threads)
         distinct, parts = _distinct(windows, len(touched))
         with crew.clock.on("forward"):
-            inputs = whole_lines(reader.vectors(self.letters(touched[distinct]), keep=True))
+            inputs = whole_lines(reader.vectors(letters(touched[distinct]), keep=True))
             tables = inputs, whole_lines(self._contexts[touched])
         with crew.clock.on("backward"):
             moves = np.zeros_like(tables[0]), np.zeros_like(tables[1])

@@ -108,12 +108,10 @@ class WindowSampler:
         sample: float,
     ) -> "WindowSampler":
         """By how often each word stands in the text; those that never do come last."""
-        # Heavier draws made the vectors run away in windows of sixty over two thousand words.
-        enough = MOST_NEGATIVES if window <= USUAL_WINDOW else MOST_NEGATIVES // 2
-        draws = DRAWS * -(-negatives * max(window, USUAL_WINDOW) // (USUAL_WINDOW * enough))
         share = np.maximum(counts, 1e-9) / max(counts.sum(), 1)
         keep = np.minimum(np.sqrt(sample / share) + sample / share, 1).astype(np.float32)
-        return cls(window, draws, AliasTable.of(counts[: np.count_nonzero(counts)]), keep)
+        table = AliasTable.of(counts[: np.count_nonzero(counts)])
+        return cls(window, draws_of(window, negatives), table, keep)
 
     def windows(self, numbers: Words, offsets: Ints, seed: np.uint64) -> tuple[Windows, Ints]:
         """The windows of some rows of word numbers, -1 for no word; and where each word of them stood."""
@@ -122,6 +120,13 @@ class WindowSampler:
         drawn = np.empty(-(-len(words) // TOGETHER) * self.draws, np.int32)
         _draw(seed, self.window, self.alias_table.chances, self.alias_table.others, reaches, drawn)
         return Windows(words, firsts, lasts, reaches, self.window, 0, len(words), drawn, self.draws), places
+
+
+def draws_of(window: int, negatives: int) -> int:
+    """How many words are drawn against sixteen."""
+    # Heavier draws made the vectors run away in windows of sixty over two thousand words.
+    enough = MOST_NEGATIVES if window <= USUAL_WINDOW else MOST_NEGATIVES // 2
+    return DRAWS * -(-negatives * max(window, USUAL_WINDOW) // (USUAL_WINDOW * enough))
 
 
 class WindowFeed:

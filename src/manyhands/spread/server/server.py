@@ -12,16 +12,17 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from manyhands.catalog import LEARNERS, load
-from manyhands.engines.ray import RaySettings, check_address, cores_of_machines, exposed, ray
+from manyhands.engines.ray import check_address, cores_of_machines, exposed, ray
 from manyhands.errors import InputError, UsageError
 from manyhands.machine import LEAST_BYTES, cores
 from manyhands.models.learner import Learner, arrays_of
 from manyhands.records import Progress
-from manyhands.settings import Common
 from manyhands.spread.counted import Counting
 from manyhands.spread.merge import learning_machines
 from manyhands.spread.server.actors import RayLines
 from manyhands.spread.server.driver import Driver, Manner
+from manyhands.spread.server.settings import WorkerSettings
+from manyhands.spread.server.stream import StreamWorkers
 from manyhands.spread.server.worker import Onlooker, Opening
 from manyhands.spread.spread import Spread
 from manyhands.storage.files import STDIN
@@ -32,12 +33,7 @@ from manyhands.training.learn import Training, Watch, begin
 MESSAGES = 4  # times the tables, that may be on their way at once
 
 
-class ServerSettings(RaySettings):
-    workers: Annotated[
-        int,
-        Field(ge=1, le=512, description="Worker processes, on all machines of Ray together."),
-        Common("Worker processes."),
-    ] = 2
+class ServerSettings(WorkerSettings):
     shards: Annotated[
         int, Field(ge=1, le=512, description="Processes that hold the weights, a part of the rows each.")
     ] = 1
@@ -52,9 +48,6 @@ class ServerSettings(RaySettings):
         bool,
         Field(description="Workers of one machine share no memory, as if each had its own: for comparison."),
     ] = False
-    stall_seconds: Annotated[
-        float, Field(ge=1, le=86_400, description="Replace a worker that is silent for this many seconds.")
-    ] = 120.0
 
 
 class Server(Spread):
@@ -64,6 +57,7 @@ class Server(Spread):
     summary = "asynchronous workers and a sharded parameter server, on Ray"
     counts = "workers"
     adds_up_bytes = True
+    Streaming = StreamWorkers
 
     def __init__(self) -> None:
         self._threads: int | None = None
