@@ -135,10 +135,31 @@ def test_variables_count_more_than_files(tmp_path, raw, prepared):
     assert not list((base / "model").iterdir())
 
 
+def test_a_job_that_fails_says_why(tmp_path, raw):
+    base = lay_out(tmp_path, {"epoch": "5"}, train=raw)
+    code, out, err = finished(start(base))
+    assert (code, out) == (2, "")
+    failure = "there is no setting 'epoch'; did you mean 'epochs'?"
+    assert (base / "output" / "failure").read_text() == failure
+    assert err == f"manyhands: {failure}\n"
+    assert not list((base / "model").iterdir())
+
+
+@pytest.fixture
+def failure(monkeypatch):
+    """The exit code and the sentence of a job that fails, in this process."""
+
+    def fail(base: Path, **variables: str) -> tuple[int, str]:
+        for name, value in {"SAGEMAKER_BASE_DIR": str(base), **variables}.items():
+            monkeypatch.setenv(name, value)
+        return container.train_as_asked(), (base / "output" / "failure").read_text()
+
+    return fail
+
+
 @pytest.mark.parametrize(
     ("chosen", "code", "sentence"),
     [
-        ({"epoch": "5"}, 2, "there is no setting 'epoch'; did you mean 'epochs'?"),
         ({"epochs": "five"}, 2, "--epochs: Input should be a valid integer"),
         ({"model": "lstn"}, 2, "--model: Input should be one of ngrams"),
         ({"hidden_size": "8"}, 2, "--hidden-size is for --model lstm"),
@@ -146,30 +167,28 @@ def test_variables_count_more_than_files(tmp_path, raw, prepared):
         ({"label_field": "stars", "format": "csv"}, 3, "name it with --text-field"),
     ],
 )
-def test_a_job_that_fails_says_why(tmp_path, raw, chosen, code, sentence):
-    base = lay_out(tmp_path, chosen, train=raw)
-    found, _, err = finished(start(base))
-    failure = (base / "output" / "failure").read_text()
-    assert found == code, err
-    assert sentence in failure
-    assert "\n" not in failure
-    assert f"manyhands: {failure}\n" in err
-    assert not list((base / "model").iterdir())
+def test_hyperparameters_that_are_wrong(tmp_path, raw, failure, chosen, code, sentence):
+    found, said = failure(lay_out(tmp_path, chosen, train=raw))
+    assert found == code
+    assert sentence in said
+    assert "\n" not in said
 
 
-def test_jobs_that_cannot_be_understood(tmp_path, raw, prepared):
-    one = lay_out(tmp_path / "one", {})
-    assert finished(start(one))[0] == 3
-    assert "there is no channel train below" in (one / "output" / "failure").read_text()
-    two = lay_out(tmp_path / "two", {}, train=prepared, test=raw)
-    assert finished(start(two))[0] == 2
-    assert "the channel train is a prepared dataset" in (two / "output" / "failure").read_text()
-    three = lay_out(tmp_path / "three", {"spread": "average"}, train=raw)
-    (three / "input" / "config" / "resourceconfig.json").write_text('{"hosts": ["a", "b"]}')
-    assert finished(start(three))[0] == 2
-    assert "2 hosts train by --spread allreduce" in (three / "output" / "failure").read_text()
-    assert finished(start(three, SM_HPS="epochs=5"))[0] == 3
-    assert "SM_HPS does not hold an object in JSON" in (three / "output" / "failure").read_text()
+def test_jobs_that_cannot_be_understood(tmp_path, raw, prepared, failure):
+    code, said = failure(lay_out(tmp_path / "none", {}))
+    assert code == 3
+    assert "there is no channel train below" in said
+    code, said = failure(lay_out(tmp_path / "both", {}, train=prepared, test=raw))
+    assert code == 2
+    assert "the channel train is a prepared dataset" in said
+    many = lay_out(tmp_path / "many", {"spread": "average"}, train=raw)
+    (many / "input" / "config" / "resourceconfig.json").write_text('{"hosts": ["a", "b"]}')
+    code, said = failure(many)
+    assert code == 2
+    assert "2 hosts train by --spread allreduce" in said
+    code, said = failure(many, SM_HPS="epochs=5")
+    assert code == 3
+    assert "SM_HPS does not hold an object in JSON" in said
 
 
 def wait_for_checkpoint(run: subprocess.Popen, folder: Path) -> None:
@@ -275,23 +294,34 @@ def hosts() -> Iterator[list[str]]:
             ip("netns", "del", name, check=False)
 
 
-def test_two_hosts_are_one_crew_and_make_one_model(tmp_path, hosts, prepared):
+def test_two_hosts_are_one_crew_that_can_be_interrupted_and_makes_one_model(tmp_path, hosts, prepared):
     pytest.importorskip("torch", reason="machines speak by PyTorch")
-    runs, bases = [], []
+    bases = []
     for host, address in zip(hosts, ADDRESSES, strict=True):
-        base = lay_out(tmp_path / host, {**LSTM, "epochs": "4"}, train=prepared)
+        base = lay_out(tmp_path / host, {**LSTM, "epochs": "20", "checkpoint_seconds": "0.1"}, train=prepared)
         resources = {"current_host": address, "hosts": list(ADDRESSES)}
         (base / "input" / "config" / "resourceconfig.json").write_text(json.dumps(resources))
         bases.append(base)
-        runs.append(start(base, "ip", "netns", "exec", host))
+
+    def start_all() -> list[subprocess.Popen]:
+        return [start(base, "ip", "netns", "exec", host) for base, host in zip(bases, hosts, strict=True)]
+
+    runs = start_all()
+    for run, base, address in zip(runs, bases, ADDRESSES, strict=True):
+        wait_for_checkpoint(run, base / "checkpoints" / address / "model")
+    for run in runs:
+        run.send_signal(signal.SIGTERM)
     ended = [finished(run) for run in runs]
+    assert [code for code, _, _ in ended] == [5, 5], ended
+    ended = [finished(run) for run in start_all()]
     assert [code for code, _, _ in ended] == [0, 0], ended
     record = record_of(bases[0])
     assert (record["spread"], record["workers"]) == ("allreduce", 2)
-    assert record["examples_seen"] == 4 * record["data"]["rows"]
+    assert record["examples_seen"] == 20 * record["data"]["rows"]
     assert record["traffic"]["bytes"] > 0
     assert manyhands.load_bundle(bases[0] / "model").predict(["superb great lovely"])
-    assert METRIC.search(ended[0][1])
+    assert len(METRIC.findall(ended[0][1])) == 20
     assert not list((bases[1] / "model").iterdir())
     assert "another host wrote the model" in ended[1][1]
     assert not any((base / "output" / "failure").exists() for base in bases)
+    assert not any(list((base / "checkpoints").glob("*/model")) for base in bases)

@@ -26,7 +26,7 @@ PORT_VARIABLE, PORT = "SAGEMAKER_BIND_TO_PORT", "8080"
 def run() -> None:
     """Run as the arguments say, and exit with the code that tells what happened."""
     if sys.argv[1:] == ["train"]:
-        run_program(_train)
+        run_program(train_as_asked)
     elif sys.argv[1:] == ["serve"]:
         _serve()
     else:
@@ -44,7 +44,8 @@ def _serve() -> None:
     os.execv(sys.executable, [sys.executable, "-m", "manyhands", *service])  # noqa: S606
 
 
-def _train() -> int:
+def train_as_asked() -> int:
+    """Train as the job's folders and variables say; the exit code."""
     from manyhands.sagemaker import Container
 
     container = Container.here()
@@ -92,11 +93,11 @@ class EpochLines:
             self._loss = found[1]
         self._progress.advance(done, note)
 
-    def tell(self, epoch: int, loss: str) -> None:
+    def tell(self, epoch: int, value: str) -> None:
         """Once for each epoch."""
         if epoch not in self._told:
             self._told.add(epoch)
-            typer.echo(f"epoch={epoch}; train:loss={loss};")
+            typer.echo(f"epoch={epoch}; train:loss={value};")
 
 
 if __name__ == "__main__":
