@@ -15,6 +15,7 @@ demo: $(VENV)/.demo
 # is made once by each process.
 test: $(VENV)/.test check
 	@tools/system_packages.sh chromium:chromium || echo "no browser can be installed here: tests of pages skip" >&2
+	@tools/system_packages.sh ip:iproute2 || echo "no iproute2 can be installed here: tests of two hosts skip" >&2
 	$(BIN)/pytest -n 2 --dist loadfile
 
 check: $(VENV)/.test
