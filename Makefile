@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-start bench-stream bench-stream-sources bench-server kernels reference clean
+.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-container bench-start bench-stream bench-stream-sources bench-server kernels reference clean
 
 # Prepare real reviews, train on them, judge the model and use it.
 demo: $(VENV)/.demo
@@ -15,6 +15,7 @@ demo: $(VENV)/.demo
 # is made once by each process.
 test: $(VENV)/.test check
 	@tools/system_packages.sh chromium:chromium || echo "no browser can be installed here: tests of pages skip" >&2
+	@tools/system_packages.sh ip:iproute2 || echo "no iproute2 can be installed here: tests of two hosts skip" >&2
 	$(BIN)/pytest -n 2 --dist loadfile
 
 check: $(VENV)/.test
@@ -97,6 +98,10 @@ bench-kills: $(VENV)/.test
 bench-hosts: $(VENV)/.test
 	tools/system_packages.sh ip:iproute2
 	$(BIN)/python bench/hosts.py
+
+# The steps of the Dockerfile, and a job in what they make; as root.
+bench-container: $(VENV)/.test
+	$(BIN)/python bench/container.py
 
 # Learning from a stream beside training from files; and its memory, for ten minutes.
 bench-stream: $(VENV)/.test

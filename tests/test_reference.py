@@ -13,15 +13,22 @@ from manyhands.cli.main import VERBS, build
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "manyhands"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "deploy" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 FENCED = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"(?:^|\| )manyhands ([a-z].*)")
 OPTIONS = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
-OF_OTHERS = {  # torchrun's, spark-submit's, TensorBoard's, Ray's and those of iptables
+OF_OTHERS = {  # of torchrun, spark-submit, TensorBoard, Ray, iptables, Docker, AWS, kubectl and pip
     *("--nnodes", "--nproc-per-node", "--rdzv-backend", "--rdzv-endpoint", "--deploy-mode", "--logdir"),
     *("--head", "--port", "--include-dashboard", "--dport", "--ctstate"),
     *("--node-manager-port", "--object-manager-port", "--runtime-env-agent-port", "--metrics-export-port"),
     *("--dashboard-agent-listen-port", "--min-worker-port", "--max-worker-port"),
+    *("--tag", "--build-arg", "--volume", "--publish", "--user", "--filename", "--no-deps"),
+    *("--cli-input-json", "--cluster-id", "--steps"),
 }
 PATHS = re.compile(r"`((?:src/manyhands|tests|bench|tools|docs)/[\w/.-]+)`")
 MODULES = re.compile(r"`(?:manyhands\.)((?:[a-z_]+\.)*[a-z_]+)")

@@ -109,16 +109,23 @@ def test_a_killed_run_goes_on_to_the_same_weights(tmp_path, prepared):
     assert sorted(path.name for path in killed.iterdir()) == ["run"]
 
 
-def test_ctrl_c_can_be_resumed(tmp_path, prepared):
-    run = start(tmp_path, prepared)
-    while not checkpoints(tmp_path / ".run.checkpoint"):
+@pytest.mark.parametrize(
+    ("options", "folder"), [([], ".run.checkpoint"), (["--checkpoints", "kept"], "kept/run")]
+)
+def test_ctrl_c_can_be_resumed(tmp_path, prepared, options, folder):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "of others").touch()
+    run = start(tmp_path, prepared, *options)
+    while not checkpoints(tmp_path / folder):
         assert run.poll() is None
         time.sleep(0.01)
     run.send_signal(signal.SIGINT)
     _, said = run.communicate(timeout=500)
     assert run.returncode == 5, said
     assert b"interrupted; to continue, repeat the command with --resume" in said
-    assert start(tmp_path, prepared, "--resume").wait(500) == 0
+    assert start(tmp_path, prepared, "--resume", *options).wait(500) == 0
+    assert not (tmp_path / folder).exists()
+    assert (tmp_path / "kept" / "of others").exists()
 
 
 def test_new_rows_continue_an_old_model(manyhands, prepared, tmp_path):

@@ -6,7 +6,12 @@ makes a note, and the next report of progress stops the work. A second one stops
 """
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
+
+from manyhands.errors import ResumableError
 
 EXIT_CODE = 130
 
@@ -44,6 +49,19 @@ def check() -> None:
 
 def asked() -> bool:
     return _State.asked
+
+
+@contextmanager
+def resumable(folder: Path) -> Iterator[None]:
+    """Training that can be taken up again once it has left a checkpoint in ``folder``."""
+    from manyhands.training.checkpoint import checkpoints
+
+    try:
+        yield
+    except Interrupt:
+        if not checkpoints(folder):
+            raise
+        raise ResumableError("interrupted; to continue, repeat the command with --resume") from None
 
 
 def _handle(signal_number: int, frame: FrameType | None) -> None:

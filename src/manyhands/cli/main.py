@@ -4,9 +4,10 @@ import io
 import os
 import sys
 import traceback
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from keyword import iskeyword
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -85,48 +86,65 @@ def _main(
     """Raw reviews in, trained text models out."""
 
 
+class Ended(NamedTuple):
+    """How a command ended, and the sentence for it if it did not end well."""
+
+    code: int
+    message: str = ""
+
+    def tell(self) -> int:
+        if self.message:
+            print(f"manyhands: {self.message}", file=sys.stderr)
+        return self.code
+
+
 def run() -> None:
     """Run the command line and exit with the code that tells what happened."""
+    run_program(lambda: _run(sys.argv[1:] or ["--help"]))
+
+
+def run_program(command: Callable[[], int]) -> None:
+    """Call what gives an exit code, with signals handled from its start to its end."""
     interrupt.install()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that knows only ASCII shows question marks
-    code = _run(sys.argv[1:] or ["--help"])
+    code = command()
     interrupt.ignore()
     sys.exit(code)
 
 
 def _run(arguments: list[str]) -> int:
+    return attempt(lambda: int(build(arguments)(arguments, standalone_mode=False) or 0), arguments).tell()
+
+
+def attempt(command: Callable[[], int], arguments: Sequence[str] = ()) -> Ended:
+    """Call, with whatever is raised told in one sentence; ``arguments`` are those of the command line."""
     try:
-        return int(build(arguments)(arguments, standalone_mode=False) or 0)
+        return Ended(command())
     except typer.Exit as leaving:
-        return leaving.exit_code
+        return Ended(leaving.exit_code)
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return Ended(0)
     except (Exception, interrupt.Interrupt) as error:
         if isinstance(error, ResumableError):
-            return _say(str(error), error.exit_code)
+            return Ended(error.exit_code, str(error))
         if interrupt.asked():
-            return _say("interrupted; no partial output was left behind", interrupt.EXIT_CODE)
+            return Ended(interrupt.EXIT_CODE, "interrupted; no partial output was left behind")
         if isinstance(error, ManyhandsError):
-            return _say(str(error), error.exit_code)
+            return Ended(error.exit_code, str(error))
         if isinstance(error, OSError) and error.filename is None:  # standard output, in all likelihood
-            return _say(f"the output cannot be written: {error.strerror or error}", 2)
+            return Ended(2, f"the output cannot be written: {error.strerror or error}")
         if hasattr(error, "format_message"):  # the command line itself was wrong
-            return _say(_explain(error, arguments), 2)
+            return Ended(2, _explain(error, arguments))
         traceback.print_exc()
-        return _say("this is a bug in manyhands; please report the lines above and `manyhands doctor`", 1)
+        return Ended(1, "this is a bug in manyhands; please report the lines above and `manyhands doctor`")
 
 
-def _explain(error: Any, arguments: list[str]) -> str:
+def _explain(error: Any, arguments: Sequence[str]) -> str:
     """What was wrong; of an option that only another model or spread has, whose it is."""
     verb = arguments[0] if arguments and arguments[0] in VERBS else ""
     unknown = getattr(error, "option_name", "")
     explain = getattr(_module(verb), "explain_option", None) if verb and unknown else None
     known = explain(unknown, arguments) if explain else ""
     return known or f"{error.format_message().rstrip('.')}; see manyhands {verb and verb + ' '}--help"
-
-
-def _say(message: str, code: int) -> int:
-    print(f"manyhands: {message}", file=sys.stderr)
-    return code

@@ -23,7 +23,7 @@ from manyhands.cli.options import (
     value_of,
 )
 from manyhands.cli.progress import watch
-from manyhands.errors import ResumableError, UsageError
+from manyhands.errors import UsageError
 from manyhands.settings import ReadingSettings, TrainingSettings
 from manyhands.storage.destination import MARKERS
 
@@ -81,6 +81,13 @@ def train(
         bool,
         typer.Option("--resume", help="Continue an interrupted run: repeat its command with this option."),
     ] = False,
+    checkpoints: Annotated[
+        str | None,
+        typer.Option(
+            help="Local folder to keep checkpoints in; by default they stand beside --out.",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
     continue_from: Annotated[
         str | None,
         typer.Option(
@@ -102,36 +109,34 @@ def train(
     """
     from manyhands.engines.crew import inside
     from manyhands.run.train import train as run
-    from manyhands.training.checkpoint import checkpoint_folder, checkpoints
+    from manyhands.training.checkpoint import checkpoint_folder
+    from manyhands.training.checkpoint import checkpoints as found
 
+    folder = checkpoint_folder(out, checkpoints)
     # Of a crew, another machine may have the checkpoint.
-    if resume and "rendezvous" not in settings and not checkpoints(checkpoint_folder(out)):
+    if resume and "rendezvous" not in settings and not found(folder):
         if not overwrite and Path(out, MARKERS["bundle"]).is_file():
             raise UsageError(f"{out} is finished: there is nothing to resume")
         typer.echo(f"no checkpoint for {out}; training from the start", err=True)
     advice = load(SPREADS, "spread", spread)().advice(data, settings)
     if advice:
         typer.echo(advice, err=True)
-    try:
-        with watch() as progress:
-            trained = run(
-                data,
-                out,
-                model=model,
-                spread=spread,
-                resume=resume,
-                continue_from=continue_from,
-                track=track,
-                overwrite=overwrite,
-                memory=memory,
-                threads=threads,
-                progress=progress,
-                **settings,
-            )
-    except interrupt.Interrupt:
-        if not checkpoints(checkpoint_folder(out)):
-            raise
-        raise ResumableError("interrupted; to continue, repeat the command with --resume") from None
+    with interrupt.resumable(folder), watch() as progress:
+        trained = run(
+            data,
+            out,
+            model=model,
+            spread=spread,
+            resume=resume,
+            checkpoints=checkpoints,
+            continue_from=continue_from,
+            track=track,
+            overwrite=overwrite,
+            memory=memory,
+            threads=threads,
+            progress=progress,
+            **settings,
+        )
     if trained is None:
         if not inside():
             typer.echo(f"trained; worker 0 wrote {out} on another machine")

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -20,7 +21,9 @@ from manyhands.errors import UsageError, missing_extra
 
 BACKEND = "manyhands"
 ASK_SECONDS = 15.0
+LOOK_SECONDS = 0.5
 READ_SECONDS = 60.0
+JOIN_SECONDS = 600  # machines of a cloud may come minutes apart
 # Keep-alives of nodes may fail for so long; a link that is cut for a moment loses nobody.
 KEEP_ALIVE = "keep_alive_interval=5,keep_alive_max_attempt=12"
 
@@ -38,7 +41,8 @@ def command(crew: Crew, folder: Path) -> list[str]:
     start += ["--max-restarts", str(crew.restarts), "--monitor-interval", "0.2"]
     start += ["--log-dir", str(folder / "logs")]
     start += ["--rdzv-backend", BACKEND, "--rdzv-endpoint", endpoint, "--rdzv-id", "manyhands"]
-    start += ["--rdzv-conf", f"{KEEP_ALIVE},last_call_timeout=3,join_timeout=600,is_host={int(leads)}"]
+    patience = f"{KEEP_ALIVE},last_call_timeout=3,join_timeout={JOIN_SECONDS}"
+    start += ["--rdzv-conf", f"{patience},is_host={int(leads)}"]
     return [*start, "--local-addr", here]
 
 
@@ -111,8 +115,19 @@ def _meet(parameters: Any) -> Any:
 
     host, _, port = parameters.endpoint.rpartition(":")
     leads = bool(parameters.get_as_bool("is_host"))
+    if not leads:
+        _wait_for_leader(host, int(port))
     store = open_store(host, int(port), leads=leads, seconds=READ_SECONDS)
     return create_handler(store, Backend(store, parameters.run_id), parameters)
+
+
+def _wait_for_leader(host: str, port: int) -> None:
+    """A machine may be ready minutes before the one that leads."""
+    deadline = time.monotonic() + JOIN_SECONDS
+    while time.monotonic() < deadline:
+        with suppress(OSError), socket.create_connection((host, port), ASK_SECONDS):
+            return
+        time.sleep(LOOK_SECONDS)
 
 
 def main() -> None:

@@ -48,6 +48,7 @@ def train(
     spread: str = "single",
     resume: bool = False,
     continue_from: StrPath | None = None,
+    checkpoints: StrPath | None = None,
     track: str | None = None,
     overwrite: bool = False,
     rows: int | None = None,
@@ -59,9 +60,9 @@ def train(
     """Train a model on a prepared dataset, or on raw files as they are, and write it to ``out``.
 
     ``settings`` are those of the model, of its spread, of training (``TrainingSettings``) and of how raw
-    files are read (``ReadingSettings``). ``rows`` limits a prepared dataset to a random sample of so many
-    training rows. Gives None where another worker writes the bundle: of a crew that torchrun has started,
-    or on another machine.
+    files are read (``ReadingSettings``). ``checkpoints`` is a local folder to keep them in. ``rows`` limits a
+    prepared dataset to a random sample of so many training rows. Gives None where another worker writes the
+    bundle: of a crew that torchrun has started, or on another machine.
     """
     began = time.monotonic()
     watcher = progress or Silent()
@@ -73,6 +74,7 @@ def train(
         settings=settings,
         continue_from=None if continue_from is None else os.fspath(continue_from),
         resume=resume,
+        checkpoints=None if checkpoints is None else os.fspath(checkpoints),
         track=track,
         overwrite=overwrite,
         rows=rows,
@@ -83,7 +85,7 @@ def train(
         resources_for(memory, threads),
         spread=spread,
         previous=None if continue_from is None else load_bundle(continue_from),
-        checkpoint=checkpoint_folder(call.out),
+        checkpoint=checkpoint_folder(call.out, call.checkpoints),
         resume=resume,
         call=call,
     )
@@ -98,7 +100,7 @@ def train(
 def _learn_and_write(
     job: Job, call: Call, spread: Any, role: Role, progress: Progress, began: float
 ) -> Trained | None:
-    checkpoints = checkpoint_folder(call.out)
+    checkpoints = checkpoint_folder(call.out, call.checkpoints)
     compiled = Event()
     when_compiling(compiled.set)
     with ExitStack() as leading:

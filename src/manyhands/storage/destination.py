@@ -34,6 +34,7 @@ class Kind:
     check: Callable[[Path], object]  # raises InputError if the folder does not hold a whole one
 
 
+UNFINISHED = ".partial-"  # how the name of a folder that is being made ends, or begins
 MARKERS = {"dataset": "manifest.json", "bundle": "SHA256SUMS"}
 
 
@@ -64,7 +65,8 @@ def destination(out: str, overwrite: bool, kind: Kind, staged: Staged | None = N
     with reading(out):
         filesystem, path = url_to_fs(out)
     if isinstance(filesystem, LocalFileSystem):
-        place = _local(Path(path), overwrite, kind)
+        final = Path(path).resolve()
+        place = (_within if _must_stay(final) else _local)(final, overwrite, kind)
     else:
         place = _remote(filesystem, path.rstrip("/"), out, overwrite, kind, staged or Staged())
     try:
@@ -78,12 +80,12 @@ def destination(out: str, overwrite: bool, kind: Kind, staged: Staged | None = N
 
 @contextmanager
 def _local(final: Path, overwrite: bool, kind: Kind) -> Iterator[Path]:
-    final = final.resolve()
     _put_back(final, kind)
     _refuse(final, overwrite, kind)
     final.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(final)
-    work, lock = _locked_folder(final)
+    unfinished = f".{final.name}{UNFINISHED}"
+    _remove_leftovers(final.parent, unfinished)
+    work, lock = _locked_folder(final.parent, unfinished)
     try:
         yield work
         flush(work)
@@ -98,11 +100,45 @@ def _local(final: Path, overwrite: bool, kind: Kind) -> Iterator[Path]:
         os.close(lock)
 
 
+def _must_stay(final: Path) -> bool:
+    """A volume of a container cannot be replaced by another folder; nor can one in a folder of others."""
+    return final.is_dir() and (final.is_mount() or not os.access(final.parent, os.W_OK))
+
+
+@contextmanager
+def _within(final: Path, overwrite: bool, kind: Kind) -> Iterator[Path]:
+    """The same for a folder that must stay itself: files move into it, the marker last."""
+    _refuse(final, overwrite, kind)
+    _remove_leftovers(final, UNFINISHED)
+    work, lock = _locked_folder(final, UNFINISHED)
+    try:
+        yield work
+        flush(work)
+        _refuse(final, overwrite, kind)
+        for old in sorted(_standing_in(final), key=lambda path: path.name != kind.marker):
+            old.unlink()
+        for new in sorted(work.iterdir(), key=lambda path: path.name == kind.marker):
+            if not new.name.startswith("."):
+                new.rename(final / new.name)
+        flush(final)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+        os.close(lock)
+
+
+def _standing_in(final: Path) -> list[Path]:
+    """Without what is being made there, and what a filesystem itself keeps at its top."""
+    return [
+        path for path in final.iterdir() if not path.name.startswith(UNFINISHED) and path.name != "lost+found"
+    ]
+
+
 def _refuse(final: Path, overwrite: bool, kind: Kind) -> None:
     """Refuse to write where something stands that must stay."""
-    if not final.exists() or (final.is_dir() and not any(final.iterdir())):
+    standing = _standing_in(final) if final.is_dir() else []
+    if not final.exists() or (final.is_dir() and not standing):
         return
-    if not final.is_dir() or not all(kind.ours.fullmatch(path.name) for path in final.iterdir()):
+    if not final.is_dir() or not all(kind.ours.fullmatch(path.name) for path in standing):
         raise UsageError(f"{final} exists already and is not a {kind.name}; choose another --out")
     try:
         kind.check(final)
@@ -123,10 +159,10 @@ def _put_back(final: Path, kind: Kind) -> None:
             old.rename(final)
 
 
-def _locked_folder(final: Path) -> tuple[Path, int]:
-    """A new folder beside ``final`` and the lock that says its run is alive."""
+def _locked_folder(where: Path, prefix: str) -> tuple[Path, int]:
+    """A new folder and the lock that says its run is alive."""
     while True:
-        work = Path(tempfile.mkdtemp(prefix=f".{final.name}.partial-", dir=final.parent))
+        work = Path(tempfile.mkdtemp(prefix=prefix, dir=where))
         try:
             lock = os.open(work, os.O_RDONLY)
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -136,9 +172,9 @@ def _locked_folder(final: Path) -> tuple[Path, int]:
         return work, lock
 
 
-def _remove_leftovers(final: Path) -> None:
-    """Remove what runs to ``final`` that are no longer alive left half-made."""
-    for folder in final.parent.glob(f".{glob.escape(final.name)}.partial-*"):
+def _remove_leftovers(where: Path, prefix: str) -> None:
+    """Remove what runs that are no longer alive left half-made."""
+    for folder in where.glob(f"{glob.escape(prefix)}*"):
         try:
             lock = os.open(folder, os.O_RDONLY)
         except FileNotFoundError:

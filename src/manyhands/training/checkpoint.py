@@ -28,14 +28,20 @@ ANY = "*"
 BEST, OWED = "best.", "owed."
 
 
-def checkpoint_folder(out: str) -> Path:
-    """Beside a local run; in the user's cache for one that will stand elsewhere."""
+def checkpoint_folder(out: str, kept_in: str | None = None) -> Path:
+    """Beside a local run; in the user's cache for one that will stand elsewhere; or where it is ``kept_in``.
+
+    It is always a folder of the run's own, which can be removed with all that it holds.
+    """
+    if kept_in is not None and "://" in kept_in:
+        raise UsageError(f"--checkpoints {kept_in} is no local folder; give one that outlives this machine")
     with reading(out):
         filesystem, path = url_to_fs(out)
     if isinstance(filesystem, LocalFileSystem):
         final = Path(path).resolve()
-        return final.parent / f".{final.name}.checkpoint"
-    return cache_folder("checkpoints") / hashlib.sha256(out.encode()).hexdigest()[:32]
+        return final.parent / f".{final.name}.checkpoint" if kept_in is None else Path(kept_in) / final.name
+    folder = cache_folder("checkpoints") if kept_in is None else Path(kept_in)
+    return folder / hashlib.sha256(out.encode()).hexdigest()[:32]
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -128,7 +134,7 @@ class Keeper:
     def _restored(self, path: Path, run: str | None) -> State | None:
         arrays, facts = read_tensors(path)
         try:
-            _refuse_another_job(json.loads(facts["job"]), self._job)
+            _refuse_another_job(json.loads(facts["job"]), self._job, self.folder)
             known = json.loads(facts["state"])
             if run not in (None, ANY, known["run"]):
                 return None
@@ -150,10 +156,10 @@ def _under(head: str, arrays: Arrays) -> Arrays:
     return {name.removeprefix(head): np.array(a) for name, a in arrays.items() if name.startswith(head)}
 
 
-def _refuse_another_job(then: dict[str, Any], now: dict[str, Any]) -> None:
+def _refuse_another_job(then: dict[str, Any], now: dict[str, Any], folder: Path) -> None:
     for name in sorted({*then, *now}):
         if then.get(name) != now.get(name):
             raise UsageError(
                 f"the checkpoint is of another run: {name} was {then.get(name)}, now it is {now.get(name)}; "
-                "train with the same data and settings, or without --resume"
+                f"train with the same data and settings, without --resume, or without {folder}"
             )

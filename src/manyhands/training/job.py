@@ -41,6 +41,7 @@ class Call:
     settings: dict[str, Any]
     continue_from: str | None = None
     resume: bool = False
+    checkpoints: str | None = None
     track: str | None = None
     overwrite: bool = False
     rows: int | None = None
