@@ -5,6 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from manyhands.catalog import STREAM_LEARNERS, load
 from manyhands.models.learner import Loss, StreamLearner
 from manyhands.models.model import Arrays
 from manyhands.records import Progress, Resources
@@ -22,12 +23,12 @@ class StreamThreads(StreamCrew):
     summary = "threads of this process"
 
     def __init__(self, settings: Any, resources: Resources, *, deterministic: bool) -> None:
-        self._threads = 1 if deterministic else resources.threads
+        self._threads, self._tables = 1 if deterministic else resources.threads, Arrays()
 
     @contextmanager
-    def working(self, model: str, learner: StreamLearner, progress: Progress) -> Iterator[None]:
-        self._learner, self._tables = learner, Arrays()
-        side_by_side = self._threads > 1 and not learner.shares_batches
+    def working(self, model: str, settings: Any, progress: Progress) -> Iterator[None]:
+        kind: type[StreamLearner] = load(STREAM_LEARNERS, "model", model)
+        side_by_side = self._threads > 1 and not kind.shares_batches
         self.blocks_ahead = self._threads if side_by_side else 0
         with ThreadPoolExecutor(self._threads) as executor:
             self._executor = executor if side_by_side else None

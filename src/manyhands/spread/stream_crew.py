@@ -6,10 +6,15 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
+from manyhands.errors import ManyhandsError
 from manyhands.kernels.simd import Floats, aligned_zeros
 from manyhands.models.learner import Loss, StreamLearner
 from manyhands.records import Progress, Resources
 from manyhands.settings import Settings
+
+
+class WorkerLostError(ManyhandsError):
+    """A worker has ended in the middle of a piece: nobody knows how much of it is in the tables."""
 
 
 class StreamCrew(ABC):
@@ -33,9 +38,13 @@ class StreamCrew(ABC):
         return aligned_zeros(rows, width)
 
     @abstractmethod
-    def working(self, model: str, learner: StreamLearner, progress: Progress) -> AbstractContextManager[None]:
-        """Inside, they learn. ``model`` is the learner's name in the catalog."""
+    def working(self, model: str, settings: Any, progress: Progress) -> AbstractContextManager[None]:
+        """Inside, they learn. ``model`` is the learner's name in the catalog, with its ``settings``."""
+
+    def serve(self, learner: StreamLearner) -> None:
+        """From now on, they learn for this learner. Workers that were lost are back when this returns."""
+        self._learner = learner
 
     @abstractmethod
     def learn(self, pieces: Sequence[Any], rate: float) -> "Sequence[Future[Loss]]":
-        """Have these learnt, side by side if that is how they work."""
+        """Have these learnt, side by side if that is how they work; a future may say WorkerLostError."""

@@ -4,7 +4,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -14,10 +14,11 @@ from manyhands.bundle.bundle import VERSION, Bundle, BundleConfig
 from manyhands.catalog import STREAMS, load
 from manyhands.data.messages import Classes, Layout, MessageParser, ParsedMessages
 from manyhands.data.streams.stream import Position, describe, kind_of
-from manyhands.errors import InputError, UsageError
+from manyhands.errors import InputError, ManyhandsError, UsageError
 from manyhands.machine import resources_for
 from manyhands.models.learner import Loss, StreamLearner
 from manyhands.records import Progress, Silent, StreamLedger
+from manyhands.spread.stream_crew import WorkerLostError
 from manyhands.storage.files import StrPath
 from manyhands.streaming.history import MOST_DRIFTS, MOST_POINTS, Drift, History
 from manyhands.streaming.job import StreamJob, job_for
@@ -29,6 +30,7 @@ from manyhands.training.checkpoint import alone_in
 from manyhands.training.trackers import Scalars, open_scalars
 
 LOOK_SECONDS = 0.25  # between looks at the clock while no message comes
+MOST_SETBACKS = 10  # between two snapshots
 NOTHING = Loss(0.0, 0.0)
 
 
@@ -127,8 +129,16 @@ class Live:
     def __init__(self, job: StreamJob, snapshots: Snapshots, progress: Progress) -> None:
         self.job, self.snapshots = job, snapshots
         self._progress = progress
-        self.state = StreamState()
         self._crew = job.crew()
+        self._judge: Judge | None = None
+        self._judge_seconds, self._judged_at = 0.0, time.monotonic()
+        self._setbacks = 0  # since the last snapshot was kept
+        self.scalars: Scalars | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Know nothing yet."""
+        job, self.state = self.job, StreamState()
         self.learner: StreamLearner = job.learner(
             job.settings, job.stream.half_life, job.resources, self._crew.zeros
         )
@@ -138,9 +148,6 @@ class Live:
         self._kept_at, self._kept_messages, self._point = time.monotonic(), 0, (0, 0, 0.0)
         self._under_way: deque[_UnderWay] = deque()
         self._whole = True  # False while the learner is ahead of what is said of it
-        self._judge: Judge | None = None
-        self._judge_seconds, self._judged_at = 0.0, time.monotonic()
-        self.scalars: Scalars | None = None
 
     def judge_every(self, seconds: float, judge: Judge) -> None:
         self._judge, self._judge_seconds = judge, seconds
@@ -163,13 +170,34 @@ class Live:
 
     def run(self, minutes: float | None, messages: int | None) -> None:
         """Learn until it is time to end. An interrupt leaves a snapshot behind."""
+        job = self.job
+        with self._crew.working(job.model, job.settings, self._progress):
+            until = None if minutes is None else time.monotonic() + 60 * minutes  # workers have started
+            while True:
+                self._crew.serve(self.learner)
+                try:
+                    self._follow(until, messages)
+                    return
+                except WorkerLostError as lost:
+                    self._go_back(lost)
+
+    def _go_back(self, lost: WorkerLostError) -> None:
+        """To the last snapshot: weights, counts, ledger and position together, as after any kill."""
+        self._setbacks += 1
+        if self._setbacks > MOST_SETBACKS:
+            raise ManyhandsError("workers of Ray end again and again; look into its logs, in /tmp/ray")
+        self._progress.say(f"{lost}; what was learnt since the last snapshot is learnt again")
+        wait([future for block in self._under_way for future in block.losses])
+        self._begin()
+        self.take_up()
+
+    def _follow(self, until: float | None, messages: int | None) -> None:
         job, state = self.job, self.state
         most = None if messages is None else max(messages - state.ledger.read, 0)
         parser = MessageParser(describe(job.url), job.reading, state.layout, labelled=job.labelled)
         reader = BlockReader(job.url, state.position, parser, job.stream, most)
-        with self._crew.working(job.model, self.learner, self._progress), reader.reading():
+        with reader.reading():
             self._progress.stage("stream", messages, "messages")
-            until = None if minutes is None else time.monotonic() + 60 * minutes  # workers have started
             try:
                 while until is None or time.monotonic() < until:
                     began = time.monotonic()
@@ -276,7 +304,7 @@ class Live:
             state.since, self._point = NOTHING, now
         facts = {"job": self.job.identity(), "state": state.facts(), "learner": self.learner.facts()}
         self.snapshots.save(self.learner.state(), {**facts, "seen": self._seen}, self.bundle(), self.record())
-        self._kept_at, self._kept_messages = time.monotonic(), state.ledger.read
+        self._kept_at, self._kept_messages, self._setbacks = time.monotonic(), state.ledger.read, 0
 
     def bundle(self) -> Bundle | None:
         model = self.learner.model()

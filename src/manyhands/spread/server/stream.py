@@ -1,8 +1,7 @@
 """Workers on Ray that learn the pieces of a stream, in the memory of the process that reads it.
 
 That process counts, owns the vocabulary and makes the snapshots; workers get pieces and nothing else. They
-run on its machine, so that all learn in the same tables. A worker that is killed is started again by Ray,
-and whoever is free gets its piece.
+run on its machine, so that all learn in the same tables. A worker that is killed is started again by Ray.
 """
 
 import queue
@@ -26,13 +25,12 @@ from manyhands.records import Progress, Resources
 from manyhands.spread.server.memory import can_share
 from manyhands.spread.server.settings import StreamWorkerSettings
 from manyhands.spread.server.shared_tables import SharedTables, TablePlaces, TablesLock, mapped_tables
-from manyhands.spread.stream_crew import StreamCrew
+from manyhands.spread.stream_crew import StreamCrew, WorkerLostError
 
 CLIENT = "ray://"
 STORE_BYTES = 256 << 20  # that pieces on their way may take
 START_SECONDS = 120.0
-PAUSE_SECONDS = 0.1  # before another worker is asked
-MOST_LOSSES = 6  # of workers over one piece: it is the piece, then
+PAUSE_SECONDS = 0.1  # before a worker that is being started is asked again
 
 
 class PieceWorker:
@@ -73,7 +71,7 @@ def _writable(value: Any) -> Any:
 
 
 class StreamWorkers(StreamCrew):
-    """Threads of this process give pieces to workers, wait for their answers, and ask others if need be."""
+    """Threads of this process give pieces to workers, and wait for their answers."""
 
     Settings = StreamWorkerSettings
     summary = "worker processes on Ray, in the memory of the one that reads"
@@ -102,7 +100,7 @@ class StreamWorkers(StreamCrew):
         return self._shared.zeros(rows, width)
 
     @contextmanager
-    def working(self, model: str, learner: StreamLearner, progress: Progress) -> Iterator[None]:
+    def working(self, model: str, settings: Any, progress: Progress) -> Iterator[None]:
         progress.stage("starting Ray", None, "workers")
         with ray(self._settings.address, self.workers * self._threads, STORE_BYTES) as library:
             progress.say(exposed(library))
@@ -111,38 +109,42 @@ class StreamWorkers(StreamCrew):
                     f"Ray has {cores_here(library)} cores on this machine, and {self.workers} workers of "
                     f"{self._threads} threads need more; lower --workers or --threads"
                 )
-            self._ray, self._learner, self._ended = library, learner, False
-            self._progress = progress
-            at_once = 1 if learner.shares_batches else self._threads
-            actors = self._start(model, at_once)
+            self._ray = library
+            kind: type[StreamLearner] = load(STREAM_LEARNERS, "model", model)
+            at_once = 1 if kind.shares_batches else self._threads
+            self._actors = self._start(model, settings.model_dump(), at_once)
             self._free: queue.Queue[Any] = queue.Queue()
-            for actor in actors * (at_once + 1):  # one piece more is there when it has learnt those
+            for actor in self._actors * (at_once + 1):  # one piece more is there when it has learnt those
                 self._free.put(actor)
             self.blocks_ahead = self._free.qsize()
             try:
                 with ThreadPoolExecutor(self._free.qsize()) as self._executor:
-                    try:
-                        yield
-                    finally:
-                        self._ended = True
+                    yield
             finally:
-                for actor in actors:
+                for actor in self._actors:
                     library.kill(actor)
 
-    def _start(self, model: str, at_once: int) -> list[Any]:
+    def _start(self, model: str, settings: dict[str, Any], at_once: int) -> list[Any]:
         kept_alive = {"num_cpus": self._threads, "max_restarts": -1, "max_task_retries": 0}
         kept_alive["max_concurrency"] = at_once
         kind = self._ray.remote(PieceWorker).options(
             **kept_alive, scheduling_strategy=on_this_machine(self._ray)
         )
-        plain = self._learner.settings.model_dump()
-        actors = [kind.remote(model, plain, self._threads) for _ in range(self.workers)]
-        try:
-            self._ray.get([actor.ready.remote() for actor in actors], timeout=START_SECONDS)
-        except (self._ray.exceptions.GetTimeoutError, self._ray.exceptions.RayActorError) as error:
-            reason = str(error).partition("\n")[0]
-            raise ManyhandsError(f"Ray could not start {self.workers} workers here: {reason}") from None
-        return actors
+        return [kind.remote(model, settings, self._threads) for _ in range(self.workers)]
+
+    def serve(self, learner: StreamLearner) -> None:
+        super().serve(learner)
+        errors, ends = self._ray.exceptions, time.monotonic() + START_SECONDS
+        for actor in self._actors:
+            while True:
+                try:
+                    self._ray.get(actor.ready.remote(), timeout=START_SECONDS)
+                    break
+                except (errors.GetTimeoutError, errors.RayActorError) as error:
+                    if time.monotonic() > ends:
+                        reason = str(error).partition("\n")[0]
+                        raise ManyhandsError(f"Ray could not start a worker here: {reason}") from None
+                    time.sleep(PAUSE_SECONDS)  # it is being started again
 
     def learn(self, pieces: Sequence[Any], rate: float) -> "Sequence[Future[Loss]]":
         tables = self._learner.tables()
@@ -152,27 +154,20 @@ class StreamWorkers(StreamCrew):
         return [self._executor.submit(self._learnt, self._places, piece, rate) for piece in pieces]
 
     def _learnt(self, places: TablePlaces, piece: Any, rate: float) -> Loss:
-        """Have a piece learnt by whoever is free; and again, if that worker is lost."""
-        errors, patience = self._ray.exceptions, START_SECONDS
-        while True:
-            actor = self._free.get()
-            try:
-                asked = actor.learn.remote(places, piece, rate)
-                return Loss(*self._ray.get(asked, timeout=self._settings.stall_seconds))
-            except errors.GetTimeoutError:
-                self._progress.say(f"a worker was silent for {self._settings.stall_seconds:g} s: replaced")
-                self._ray.kill(actor, no_restart=False)
-                patience -= START_SECONDS / MOST_LOSSES
-            except errors.ActorUnavailableError:  # it is being started again
-                patience -= PAUSE_SECONDS
-            except errors.RayActorError:
-                patience -= START_SECONDS / MOST_LOSSES
-            except errors.RayTaskError as error:
-                if isinstance(error.cause, ManyhandsError):
-                    raise error.cause from None
-                raise
-            finally:
-                self._free.put(actor)
-            if patience <= 0 or self._ended:
-                raise ManyhandsError("workers of Ray end again and again; look into its logs, in /tmp/ray")
-            time.sleep(PAUSE_SECONDS)
+        """Have a piece learnt by whoever is free."""
+        errors, actor = self._ray.exceptions, self._free.get()
+        try:
+            asked = actor.learn.remote(places, piece, rate)
+            return Loss(*self._ray.get(asked, timeout=self._settings.stall_seconds))
+        except errors.GetTimeoutError:
+            self._ray.kill(actor, no_restart=False)
+            silent = f"a worker was silent for {self._settings.stall_seconds:g} s and is replaced"
+            raise WorkerLostError(silent) from None
+        except errors.RayActorError:  # it is gone, or being started again
+            raise WorkerLostError("a worker was lost") from None
+        except errors.RayTaskError as error:
+            if isinstance(error.cause, ManyhandsError):
+                raise error.cause from None
+            raise
+        finally:
+            self._free.put(actor)
