@@ -115,11 +115,12 @@ class Arrivals:
     def news(self, replica: int, reach: int, *, all_rows: bool = False) -> News:
         """What a replica has not been told yet of the first rows, or all of it.
 
-        Of rarer rows it is told once it has moved them itself: most are in the texts of one replica only.
+        Of rarer rows it is told once it has moved them itself: most are in the texts of one replica only. Not
+        so of words, each of which would begin to be learnt from nothing in every replica.
         """
         count, bit = self.count(reach), ONE << np.uint64(replica)
         due = self._news[:count] & bit
-        if self.waits:
+        if self.waits and not self.table.apart:
             due[self._hot :] &= self._ever[self._hot : count]
         rows = np.arange(count) if all_rows else np.flatnonzero(due)
         self._news[rows] &= ~bit
