@@ -76,7 +76,7 @@ def left_of(folder: Path) -> list[str]:
 
 def test_a_driver_that_is_killed_leaves_nothing_and_its_run_goes_on(folder, rows):
     """Once in the middle of an epoch, and once while it writes a checkpoint."""
-    kept, epochs = folder / ".run.checkpoint", 300
+    kept, epochs = folder / ".run.checkpoint", 80
     often = ["--epochs", str(epochs), "--checkpoint-seconds", "0.2"]
     run = start(folder, *often)
     until(lambda: list(kept.glob("checkpoint-*")), run)
@@ -145,7 +145,7 @@ def machines(folder) -> Iterator[Machines]:
 
 
 def test_machines_that_join_are_used_and_those_that_leave_are_not_missed(folder, rows, machines):
-    epochs, said = 15, folder / "err"
+    epochs, said = 80, folder / "err"
     run = start(
         folder, "--epochs", str(epochs), "--checkpoint-seconds", "0.2", "--address", machines.address,
         "--apart", **machines.variables,

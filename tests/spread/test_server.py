@@ -20,7 +20,7 @@ from manyhands.spread.server.memory import Memory, can_share
 from manyhands.spread.server.messages import Moves, Push, table_of, widen
 from manyhands.spread.server.pace import Pace
 from manyhands.spread.server.replica import Replica
-from manyhands.spread.server.server import ServerSettings, _places
+from manyhands.spread.server.server import ServerSettings, _nodes
 from manyhands.spread.server.shard import Shard
 from manyhands.spread.server.work import Work
 from manyhands.spread.single import Single
@@ -119,7 +119,7 @@ def test_whoever_missed_a_turn_is_expected_when_it_has_come_again():
     assert one.exchange(whole=True, pull=True).seconds >= 0.5, "waits for the other"
     assert one.exchange(whole=True, pull=True).seconds < 0.5, "which it no longer does"
     assert exchange_together(one, two)[1].behind == 3
-    assert shards.all[0].tell_all(0).clock == 6
+    assert shards.all[0].tell_all(0, 0).clock == 6
 
 
 def test_squares_are_added_up():
@@ -334,14 +334,17 @@ def test_few_rows_are_given_to_the_machines_with_most_cores():
     settings = ServerSettings(workers=6, address="auto")
     machines = {"small": 2, "large": 8, "medium": 4, "tiny": 1}
     kind = load(LEARNERS, "model", "ngrams")
-    places, said = _places(settings, 2, machines, kind, range(25_000))
-    assert places == ["large"] * 4 + ["medium"] * 2
+    nodes, said = _nodes(settings, 2, machines, kind, range(25_000))
+    assert nodes == ["large"] * 4 + ["medium"] * 2
     assert said == "25,000 rows are too few for 3 machines: 2 will learn them"
-    assert _places(settings, 2, machines, kind, range(36_000)) == ([None] * 6, "")
-    assert _places(settings, 4, {"only": 8}, kind, range(100)) == ([None] * 6, ""), "they share its memory"
+    assert _nodes(settings, 2, machines, kind, range(36_000)) == ([""] * 6, "")
+    assert _nodes(settings, 1, {"only": 8}, kind, range(100)) == ([""] * 6, ""), "they share its memory"
+    later, said = _nodes(settings, 4, {"only": 8}, kind, range(25_000))
+    assert later == ["only", "only", ""], "another machine may join, and no more than that"
+    assert said == "25,000 rows are too few for 5 machines: 2 will learn them"
     batches = load(LEARNERS, "model", "lstm")
-    assert _places(settings, 2, machines, batches, range(100)) == ([None] * 6, "")
-    few, _ = _places(ServerSettings(workers=9, address="auto"), 2, machines, kind, range(12_000))
+    assert _nodes(settings, 2, machines, batches, range(100)) == ([""] * 6, "")
+    few, _ = _nodes(ServerSettings(workers=9, address="auto"), 2, machines, kind, range(12_000))
     assert few == ["large"] * 4, "more have no room there"
 
 
@@ -363,3 +366,13 @@ def test_exchanges_that_take_most_of_the_time_come_further_apart():
     pace.note(10.0, 11.0, whole=True)
     assert pace.stretch == 1
     assert not pace.affords_whole(1), "no epoch took fifty seconds"
+
+
+def test_a_push_of_an_earlier_life_comes_too_late():
+    part = table()
+    shards, (before,), (array,) = shards_of(part, 1, 1)
+    again = Replica(0, 2, {"t": part._replace(array=part.array.copy())}, shards, in_place=True)
+    again.begin_from_shards(keep=False)
+    array[0, :4] += 1.0
+    before.exchange(whole=True, pull=False)  # of a process that is thought to be lost
+    assert np.array_equal(agreed(shards, part), part.array[:, : part.last])

@@ -33,8 +33,8 @@ class ShardActor:
     def exchange(self, push: Push) -> Reply:
         return self._shard.exchange(push)
 
-    def tell_all(self, replica: int) -> Reply:
-        return self._shard.tell_all(replica)
+    def tell_all(self, replica: int, life: int) -> Reply:
+        return self._shard.tell_all(replica, life)
 
     def state(self) -> Arrays:
         return self._shard.state()
@@ -89,10 +89,10 @@ class RayShards:
         replies: list[Reply] = ray.get(asked)
         return replies
 
-    def tell_all(self, replica: int) -> list[Reply]:
+    def tell_all(self, replica: int, life: int) -> list[Reply]:
         import ray  # noqa: PLC0415
 
-        replies: list[Reply] = ray.get([shard.tell_all.remote(replica) for shard in self._shards])
+        replies: list[Reply] = ray.get([shard.tell_all.remote(replica, life) for shard in self._shards])
         return replies
 
 

@@ -38,8 +38,8 @@ class LocalShards:
     def exchange(self, pushes: Sequence[Push]) -> list[Reply]:
         return [shard.exchange(push) for shard, push in zip(self.all, pushes, strict=True)]
 
-    def tell_all(self, replica: int) -> list[Reply]:
-        return [shard.tell_all(replica) for shard in self.all]
+    def tell_all(self, replica: int, life: int) -> list[Reply]:
+        return [shard.tell_all(replica, life) for shard in self.all]
 
 
 class _Thread:

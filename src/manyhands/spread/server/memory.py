@@ -27,6 +27,29 @@ def can_share() -> bool:
     return hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir()
 
 
+def new_memory(size: int) -> tuple[int, mmap.mmap]:
+    """Memory that others can find by its open file."""
+    file = os.memfd_create("manyhands")
+    os.ftruncate(file, size)
+    return file, mapped(file, size)
+
+
+def mapped(file: int, size: int) -> mmap.mmap:
+    # All pages at once: met one by one while rows are learnt, they would take longer.
+    memory = mmap.mmap(file, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+    with suppress(OSError):  # not every system has large pages for memory that is shared
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
+
+
+def open_of(process: int, file: int) -> int:
+    """An open file of another process, opened anew."""
+    try:
+        return os.open(f"/proc/{process}/fd/{file}", os.O_RDWR)
+    except OSError as error:
+        raise ManyhandsError(f"the tables of process {process} cannot be found: {error}") from None
+
+
 class Memory:
     """The tables of one worker."""
 
@@ -38,12 +61,7 @@ class Memory:
         size = max(rows * width * 4, 1)
         if not can_share():
             return np.zeros((rows, width), np.float32)
-        file = os.memfd_create("manyhands")
-        os.ftruncate(file, size)
-        # All pages at once: met one by one while rows are learnt, they would take longer.
-        memory = mmap.mmap(file, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
-        with suppress(OSError):  # not every system has large pages for memory that is shared
-            memory.madvise(mmap.MADV_HUGEPAGE)
+        file, memory = new_memory(size)
         self.files.append(file)
         self._maps.append((memory, size))
         return np.frombuffer(memory, np.float32, rows * width).reshape(rows, width)
@@ -51,10 +69,7 @@ class Memory:
     def take_over(self, process: int, files: tuple[int, ...]) -> None:
         """Have the memory of another process in the place of this one's."""
         for number, ((memory, size), theirs) in enumerate(zip(self._maps, files, strict=True)):
-            try:
-                file = os.open(f"/proc/{process}/fd/{theirs}", os.O_RDWR)
-            except OSError as error:
-                raise ManyhandsError(f"the tables of process {process} cannot be found: {error}") from None
+            file = open_of(process, theirs)
             _map_at(np.frombuffer(memory, np.uint8).ctypes.data, size, file)
             os.close(self.files[number])
             self.files[number] = file

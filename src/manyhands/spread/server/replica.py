@@ -28,7 +28,7 @@ class Shards(Protocol):
 
     def exchange(self, pushes: Sequence[Push]) -> list[Reply]: ...
 
-    def tell_all(self, replica: int) -> list[Reply]: ...
+    def tell_all(self, replica: int, life: int) -> list[Reply]: ...
 
 
 class Copy:
@@ -105,7 +105,7 @@ class Replica:
 
     def begin_from_shards(self, *, keep: bool) -> int:
         """Take over all that they have; ``keep`` moves that they do not have yet. Gives the bytes of it."""
-        replies = self._shards.tell_all(self._number)
+        replies = self._shards.tell_all(self._number, self._life)
         self._generations = max(reply.generation for reply in replies)
         for shard, reply in enumerate(replies):
             self._clocks[shard] = reply.clock

@@ -16,6 +16,7 @@ from manyhands.spread.server.journal import Journal
 from manyhands.spread.server.messages import News, Push, Reply, Table
 from manyhands.storage.tensors import Arrays
 
+BEFORE_ALL = (-1, -1)  # a life and the number of a push
 LOG_BYTES = 64 << 20  # at least so much is logged before a snapshot is taken
 LOG_SHARE = 4  # and so many times what the shard itself holds
 PATIENCE = 0.5  # of the time that the first replica took since the last generation, for the others
@@ -112,7 +113,7 @@ class Shard:
         return any(part.waits for part in self._arrivals)
 
     def _is_new(self, push: Push) -> bool:
-        return (push.life, push.sequence) > self._sequences.get(push.replica, (-1, -1))
+        return (push.life, push.sequence) > self._sequences.get(push.replica, BEFORE_ALL)
 
     def _add(self, push: Push) -> None:
         for part, moves in zip(self._arrivals, push.moves, strict=True):
@@ -188,10 +189,11 @@ class Shard:
         share = min(part.share for part in self._arrivals)
         return Reply(self._clock, self._generation, behind, share, news)
 
-    def tell_all(self, replica: int) -> Reply:
-        """All that is agreed on, for a replica that begins."""
+    def tell_all(self, replica: int, life: int) -> Reply:
+        """All that is agreed on, for a replica that begins; a push of its life before that comes too late."""
         with self._changed:
             self._check()
+            self._sequences[replica] = max(self._sequences.get(replica, BEFORE_ALL), (life, BEFORE_ALL[1]))
             rows = [part.news(replica, part.table.rows, all_rows=True) for part in self._arrivals]
             return self._reply(0, tuple(rows))
 

@@ -5,18 +5,16 @@ array that is in it.
 """
 
 import fcntl
-import mmap
 import os
 import weakref
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.errors import ManyhandsError
 from manyhands.kernels.simd import Floats
 from manyhands.models.model import Arrays
+from manyhands.spread.server.memory import mapped, new_memory, open_of
 
 
 class TablePlace(NamedTuple):
@@ -45,10 +43,7 @@ class SharedTables:
         weakref.finalize(self, os.close, self._lock)
 
     def zeros(self, rows: int, width: int) -> Floats:
-        size = max(rows * width * 4, 1)
-        file = os.memfd_create("manyhands")
-        os.ftruncate(file, size)
-        memory = _mapped(file, size)
+        file, memory = new_memory(max(rows * width * 4, 1))
         array = np.frombuffer(memory, np.float32, rows * width)
         self._files[array.ctypes.data] = file
         weakref.finalize(memory, self._forget, array.ctypes.data, file)
@@ -74,9 +69,9 @@ def mapped_tables(places: TablePlaces) -> Arrays:
 
 def _table(process: int, place: TablePlace) -> npt.NDArray[Any]:
     count, kind = int(np.prod(place.shape)), np.dtype(place.kind)
-    file = _open(process, place.file)
+    file = open_of(process, place.file)
     try:
-        memory = _mapped(file, max(count * kind.itemsize, 1))
+        memory = mapped(file, max(count * kind.itemsize, 1))
     finally:
         os.close(file)
     return np.frombuffer(memory, kind, count).reshape(place.shape)
@@ -86,7 +81,7 @@ class TablesLock:
     """Held by one process at a time; when it is killed, by nobody."""
 
     def __init__(self, places: TablePlaces) -> None:
-        self._file = _open(places.process, places.lock)  # opened anew: a lock belongs to what was opened
+        self._file = open_of(places.process, places.lock)  # opened anew: a lock belongs to what was opened
         weakref.finalize(self, os.close, self._file)
 
     def __enter__(self) -> None:
@@ -94,18 +89,3 @@ class TablesLock:
 
     def __exit__(self, *error: object) -> None:
         fcntl.flock(self._file, fcntl.LOCK_UN)
-
-
-def _open(process: int, file: int) -> int:
-    try:
-        return os.open(f"/proc/{process}/fd/{file}", os.O_RDWR)
-    except OSError as error:
-        raise ManyhandsError(f"the tables of process {process} cannot be found: {error}") from None
-
-
-def _mapped(file: int, size: int) -> mmap.mmap:
-    # All pages at once: met one by one while rows are learnt, they would take longer.
-    memory = mmap.mmap(file, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
-    with suppress(OSError):  # not every system has large pages for memory that is shared
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return memory
