@@ -90,11 +90,11 @@ class ServedModel:
 
     def word_map(self, words: int) -> bytes:
         """The page of words on a plane, as ``manyhands project`` writes it."""
+        embedding = self._embedding()
         # scikit-learn takes seconds to load, and few ask for the map.
         from manyhands.report.page import page  # noqa: PLC0415
         from manyhands.report.plane import plane  # noqa: PLC0415
 
-        embedding = self._embedding()
         drawn = plane(embedding, min(words, len(embedding)))
         return page(drawn, name=self.name, model=self.bundle.config.model, dim=embedding.dim).encode()
 
