@@ -33,7 +33,8 @@ async function during(form, work) {
 }
 
 const percent = share => `${(100 * share).toFixed(1)} %`;
-const signed = value => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(3);
+const minus = text => text.replace("-", "−");
+const signed = value => Math.abs(value) < 0.0005 ? "0" : (value > 0 ? "+" : "") + minus(value.toFixed(3));
 
 function bar(share) {
   const element = made("span", undefined, "bar");
@@ -67,7 +68,7 @@ function showWords({ label, words, unknown }) {
     row.append(made("td", word), made("td", signed(part)));
     return row;
   }));
-  at("unknown").textContent = unknown.length ? `Not seen in training: ${unknown.join(", ")}` : "";
+  at("unknown").textContent = unknown.length ? `Not seen in training: ${unknown.join(" ")}` : "";
   at("why").hidden = !words.length;
 }
 
@@ -106,7 +107,7 @@ function embed() {
         at("word").focus();
         find(other);
       });
-      row.append(button, made("span", cosine.toFixed(3), "number"), bar(cosine));
+      row.append(button, made("span", minus(cosine.toFixed(3)), "number"), bar(cosine));
       return row;
     }));
     at("found").hidden = false;
