@@ -83,17 +83,23 @@ class Batcher:
         """Score what waits, up to the limit; then the next batch, if there is one."""
         batch = self._take()
         if not batch:
-            self._busy = False
-            if self._retired:
-                self._thread.shutdown(wait=False)
+            self._rest()
             return
         loop = asyncio.get_running_loop()
         if self._seconds(batch) <= SHORT_SECONDS:
             self._finish(batch, _outcome(self._score, batch))
-            loop.call_soon(self._call)  # not at once: others are to be read and answered in between
+            if self._queue:
+                loop.call_soon(self._call)  # not at once: others are to be read and answered in between
+            else:
+                self._rest()
             return
         running = loop.run_in_executor(self._thread, _outcome, self._score, batch)
         running.add_done_callback(lambda done: self._go_on(batch, done.result()))
+
+    def _rest(self) -> None:
+        self._busy = False
+        if self._retired:
+            self._thread.shutdown(wait=False)
 
     def _go_on(self, batch: list[_Piece], outcome: "_Outcome") -> None:
         self._finish(batch, outcome)

@@ -33,6 +33,7 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self.since: float | None = self.loop.time()
         self._in_head, self._head_bytes = True, 0
+        self._closing_since: float | None = None
         if len(self.connections) > self.service.limits.max_connections:
             most = self.service.limits.max_connections
             self._refuse(503, f"{most:,} connections are open, which is all that the service takes on")
@@ -87,9 +88,12 @@ class Connection(HttpToolsProtocol):
 
     def give_up(self, now: float) -> None:
         """Close the connection if its client has been waited for too long."""
-        if self.transport.is_closing():
-            self.transport.abort()
-        elif self.since is not None and now - self.since > self.service.limits.request_seconds:
+        seconds = self.service.limits.request_seconds
+        if self.transport.is_closing():  # what was written before is still on its way
+            self._closing_since = self._closing_since or now
+            if now - self._closing_since > seconds:
+                self.transport.abort()
+        elif self.since is not None and now - self.since > seconds:
             if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
                 self._refuse(408, "the request took too long to arrive")
             else:

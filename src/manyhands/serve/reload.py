@@ -6,7 +6,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from manyhands.bundle.bundle import SUMS
-from manyhands.errors import ManyhandsError
 from manyhands.serve.model import open_model
 from manyhands.serve.service import Service
 
@@ -53,7 +52,7 @@ class Follower:
             model = await asyncio.to_thread(
                 open_model, self._path, service.model.name, service.limits, service.metrics
             )
-        except (ManyhandsError, OSError) as error:
+        except Exception as error:  # whatever is wrong with the new one, the old one is fine
             service.metrics.reload("refused")
             LOG.warning("the new bundle is not taken, and the old one stays: %s", error)
             return
