@@ -159,7 +159,7 @@ def slow_clients(port: int, count: int) -> list[socket.socket]:
     wires = []
     for number in range(count):
         wire = socket.create_connection(("127.0.0.1", port), timeout=60)
-        wire.sendall(request()[: number % 100])
+        wire.sendall(request()[:-5] if number % 2 else request()[: number % 60])
         wires.append(wire)
     return wires
 

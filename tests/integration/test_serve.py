@@ -134,7 +134,18 @@ def test_limits_and_a_token(bundle: Path, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text(TOKEN + "\n")
     token.chmod(0o600)
-    limits = ("--max-body-bytes", 5000, "--max-texts", 20, "--max-characters", 200, "--max-connections", 40)
+    limits = (
+        "--max-body-bytes",
+        5000,
+        "--max-texts",
+        20,
+        "--max-characters",
+        200,
+        "--max-connections",
+        40,
+        "--max-requests",
+        9,
+    )
     options = ("--token-file", token, "--request-seconds", 1, "--host", "0.0.0.0", "--name", "mine", *limits)
     with running(bundle, *options) as service:
         assert "is open to the network: whoever has the token who can reach it" in service.log
@@ -161,7 +172,7 @@ def test_limits_and_a_token(bundle: Path, tmp_path: Path) -> None:
 
 
 def test_sigterm_answers_all_that_was_taken(bundle: Path, texts: list[str]) -> None:
-    with running(bundle) as service:
+    with running(bundle, "--queue-seconds", 300, "--drain-seconds", 300) as service:
         connections = [service.connect() for _ in range(CLIENTS)]
         for connection in connections:
             connection.connect()
@@ -173,7 +184,7 @@ def test_sigterm_answers_all_that_was_taken(bundle: Path, texts: list[str]) -> N
             reply = connection.getresponse()
             assert reply.status == 200
             assert len(json.loads(reply.read())["predictions"]) == 200
-        assert service.process.wait(60) == 0
+        assert service.process.wait(300) == 0
         assert "Traceback" not in service.log
 
 

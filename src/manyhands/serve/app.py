@@ -78,9 +78,10 @@ class App:
         client = scope["client"][0] if scope["client"] else ""
         if route.always:
             return await route.handle(Request(b"", headers, service.model, service))
+        # A request is under way once all of it is there: those who send slowly take nobody's place.
+        body = await self._body(headers, receive) if route.takes else b""
         service.enter(client)
         try:
-            body = await self._body(headers, receive) if route.takes else b""
             return await route.handle(Request(body, headers, service.model, service))
         finally:
             service.leave(client)

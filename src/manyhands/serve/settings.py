@@ -63,7 +63,7 @@ class LimitSettings(Settings):
             description="Most requests under way from one address (429); 0: no limit of its own.",
         ),
     ] = 0
-    max_connections: Annotated[int, Field(ge=1, le=2**20, description="Most open connections.")] = 4096
+    max_connections: Annotated[int, Field(ge=1, le=2**20, description="Most open connections.")] = 1024
     queue_seconds: Annotated[
         Seconds,
         Field(description="Longest wait for the model; who would wait longer is told to come back (503)."),
