@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from manyhands.cli.options import BundleArgument, CommonPanel, Panel, add_verb
+from manyhands.cli.options import BundleArgument, Panel, add_verb
 from manyhands.serve.settings import LimitSettings, ServeSettings
 
 
@@ -15,8 +15,7 @@ def add_to(app: typer.Typer, arguments: list[str]) -> None:
 
 
 def panels() -> list[Panel]:
-    common = CommonPanel([ServeSettings])
-    return [common, Panel("Service", [ServeSettings], common.fields), Panel("Limits", [LimitSettings])]
+    return [Panel("Service", [ServeSettings]), Panel("Limits", [LimitSettings])]
 
 
 def serve(bundle: BundleArgument, settings: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from manyhands.settings import Common, Settings
+from manyhands.settings import Settings
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
@@ -13,17 +13,12 @@ class ServeSettings(Settings):
     """Where the service is found, and by whom."""
 
     host: Annotated[
-        str,
-        Field(min_length=1, description="Address to listen on; 0.0.0.0 opens it to the network."),
-        Common(),
+        str, Field(min_length=1, description="Address to listen on; 0.0.0.0 opens it to the network.")
     ] = "127.0.0.1"
-    port: Annotated[
-        int, Field(ge=0, le=65_535, description="Port to listen on; 0 takes a free one."), Common()
-    ] = 8080
+    port: Annotated[int, Field(ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")] = 8080
     token_file: Annotated[
         str | None,
         Field(description="File with a token that requests must carry, as a bearer token or a password."),
-        Common(),
     ] = None
     name: Annotated[
         str | None,
