@@ -275,7 +275,7 @@ def test_requests_made_from_the_schema(service: Running) -> None:
     pytest.importorskip("schemathesis", reason="needs schemathesis")
     checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
     command = ["run", f"http://127.0.0.1:{service.port}/openapi.json", "--checks", checks, "--seed", "1"]
-    command += ["--phases", "coverage,fuzzing", "--max-examples", "10", "--max-time", "12", "--no-color"]
+    command += ["--phases", "coverage,fuzzing", "--max-examples", "5", "--max-time", "8", "--no-color"]
     done = subprocess.run(
         [sys.executable, "-m", "schemathesis.cli", *command],
         capture_output=True,

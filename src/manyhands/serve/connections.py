@@ -125,6 +125,7 @@ class Server(uvicorn.Server):
                 log_level="critical",  # what clients do wrong is told to them
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,  # a client is who connects, whatever it says of itself
                 timeout_keep_alive=max(1, round(limits.idle_seconds)),
                 timeout_graceful_shutdown=max(1, round(limits.drain_seconds)),
             )
