@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-container bench-start bench-stream bench-stream-sources bench-server kernels reference clean
+.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-container bench-start bench-stream bench-stream-sources bench-server bench-serve bench-serve-fuzz kernels reference clean
 
 # Prepare real reviews, train on them, judge the model and use it.
 demo: $(VENV)/.demo
@@ -112,6 +112,15 @@ bench-server: $(VENV)/.test
 	$(BIN)/python bench/server.py --data $(DATA)
 	tools/system_packages.sh ip:iproute2
 	$(BIN)/python bench/server_links.py --data $(DATA)
+
+# The HTTP service beside FastAPI + fastText, by wrk; then ten minutes of overload.
+bench-serve: $(VENV)/.test
+	tools/system_packages.sh wrk:wrk
+	PYTHONPATH=. $(BIN)/python bench/serve.py --data $(DATA)
+
+# The HTTP service under 10,000 requests made from its description, and 2,000 broken ones.
+bench-serve-fuzz: $(VENV)/.test
+	PYTHONPATH=. $(BIN)/python bench/serve_fuzz.py
 
 # What starting costs: a wheel is built, and installed in a new environment.
 bench-start: $(VENV)/.test

@@ -654,13 +654,62 @@ def stream_kills() -> Rows:
     ]
 
 
+def serve() -> Rows:
+    found = record("serve")["services"]
+    rows: Rows = [("one text a request", "clients", "requests/s", "p50", "p99", "CPU a request")]
+    for clients in ("1", "8", "64"):
+        rows += [(name, clients, *_served(found[name][clients])) for name in found]
+    half = record("serve")["half_load"]
+    share = f"{100 * half['share_of_most']:.0f} % of the most"
+    return [*rows, (f"manyhands, {share}", "64", *_served(half))]
+
+
+def _served(found: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        f"{found['requests_per_second']:,.0f}",
+        *(f"{found[key]:.2f} ms" for key in ("p50_ms", "p99_ms")),
+        f"{found['cpu_us_per_request']:.0f} µs",
+    )
+
+
+def serve_overload() -> Rows:
+    found = record("serve")["overload"]
+    first, last = (f"{size / 1e6:.0f} MB" for size in found["memory_bytes"])
+    return [
+        (f"{found['clients']} clients, {found['minutes']:g} minutes", "found"),
+        ("answered", f"{found['answered']:,}"),
+        ("told to retry (503)", f"{found['refused']:,}"),
+        ("answers compared with the model", f"{found['checked']:,}, {found['wrong']} wrong"),
+        ("other answers, or 503 without a time", found["other"] + found["refused_without_time"]),
+        ("connections refused or broken", found["connect_errors"] + found["read_errors"]),
+        ("answers later than 10 s", found["timeouts"]),
+        ("resident memory, after the start and at the end", f"{first}, {last}"),
+    ]
+
+
+def serve_fuzz() -> Rows:
+    found = record("serve_fuzz")
+    first, *_, last = (f"{size / 1e6:.0f} MB" for size in found["memory_bytes"])
+    before, after = found["open_files"]
+    faults = sum(count for status, count in found["statuses"].items() if status.startswith("5"))
+    return [
+        ("what was sent", "what came back"),
+        (f"{found['requests']:,} requests from the description", f"{len(found['complaints'])} complaints"),
+        (f"{found['broken']:,} broken requests", f"{found['broken_answered_5xx']} answers of 500 or above"),
+        (f"{found['slow_clients']} clients that stop halfway", f"{found['slow_clients_closed']} closed"),
+        ("all of it", f"{faults} answers of 500 or above, {found['tracebacks']} tracebacks in the log"),
+        ("open files, before and after", f"{before}, {after}"),
+        ("resident memory, before and after", f"{first}, {last}"),
+    ]
+
+
 TABLES: dict[str, Callable[[], Rows]] = {
     make.__name__: make
     for make in (
         results, classify, quantize, lstm, lstm_accuracy, embed, study, rare, pip, iris, averages, balance,
         crews, crews_of_words, crew_speed, crew_work, links, kills, hosts, server_speed, server_slow,
-        server_emulated, server_links,
-        stream, stream_memory, stream_brokers, stream_kills, prepare, spark, rows, memory,
+        server_emulated, server_links, stream, stream_memory, stream_brokers, stream_kills, serve, serve_overload,
+        serve_fuzz, prepare, spark, rows, memory,
     )
 }  # fmt: skip
 

@@ -23,6 +23,7 @@ VERBS = {
     "stream": "Learn from a stream of messages without end.",
     "evaluate": "Evaluate a classifier or word vectors.",
     "predict": "Predict the labels of texts.",
+    "serve": "Serve a model over HTTP, with a page to try it.",
     "explain": "Show what each n-gram adds to a prediction.",
     "nearest": "Find the words most similar to a word.",
     "analogy": "Find the word that completes an analogy.",
