@@ -708,8 +708,8 @@ TABLES: dict[str, Callable[[], Rows]] = {
     for make in (
         results, classify, quantize, lstm, lstm_accuracy, embed, study, rare, pip, iris, averages, balance,
         crews, crews_of_words, crew_speed, crew_work, links, kills, hosts, server_speed, server_slow,
-        server_emulated, server_links, stream, stream_memory, stream_brokers, stream_kills, serve, serve_overload,
-        serve_fuzz, prepare, spark, rows, memory,
+        server_emulated, server_links, stream, stream_memory, stream_brokers, stream_kills, serve,
+        serve_overload, serve_fuzz, prepare, spark, rows, memory,
     )
 }  # fmt: skip
 
