@@ -142,13 +142,18 @@ def reading(name: str) -> Iterator[None]:
         raise InputError(f"{name} cannot be read: {str(error).splitlines()[0]}") from None
 
 
+def codec_of(name: str) -> str | None:
+    """How a file of this name is compressed; None if it is not."""
+    return next((codec for suffix, codec in SUFFIX_CODECS.items() if name.lower().endswith(suffix)), None)
+
+
 @contextmanager
 def writing(out: str) -> Iterator[Any]:
     """A file to write, compressed as its ending says, that appears under its name when it is whole."""
     if out == STDIN:
         yield sys.stdout.buffer
         return
-    codec = next((codec for suffix, codec in SUFFIX_CODECS.items() if out.lower().endswith(suffix)), None)
+    codec = codec_of(out)
     try:
         with _new_file(*url_to_fs(out)) as file:
             if codec is None:

@@ -4,14 +4,15 @@ import csv
 import io
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from manyhands.data.sources.blocks import RecordBlock, blocks, cut_delimited
-from manyhands.data.sources.source import TEXT_NAMES, FieldNames, Records, Source, SourcePiece
+from manyhands.data.sources.blocks import BOM, RecordBlock, blocks, cut_delimited
+from manyhands.data.sources.source import TEXT_NAMES, FieldNames, Records, Source, SourcePiece, Wording
 from manyhands.errors import InputError
 from manyhands.kernels.compile import Bytes, Ints
 from manyhands.storage.files import InputStream
@@ -36,6 +37,7 @@ class Delimited(Source):
                 raise InputError(f"{stream.file.name}: no column '{name}' among {', '.join(self._names)}")
         self.fields = fields
         self.rates_stars = fields.rates_stars
+        self.columns = tuple(self._names) if self._has_header else ()
 
     @classmethod
     def knows(cls, head: bytes) -> bool:
@@ -84,6 +86,20 @@ class Delimited(Source):
             weights.take(index) if weights is not None else None,
             bad,
             block.rejected,
+            **(_whole_rows(block, first) if fields.all_columns else {}),
+        )
+
+    def wording(self, names: tuple[str, str], labels: list[str]) -> Wording:
+        """In quotation marks where the first field of the file is, or a label needs them."""
+        comma = self._delimiter
+        always = self._stream.head().removeprefix(BOM).startswith(b'"')
+        label, probability = (_quoted(name, comma, always) for name in names)
+        mark = '"' if always else ""
+        return Wording(
+            f"{comma}{label}{comma}{probability}".encode(),
+            [f"{comma}{_quoted(value, comma, always)}{comma}{mark}".encode() for value in labels],
+            mark.encode(),
+            f"{comma}{mark * 2}{comma}{mark * 2}".encode(),
         )
 
     def _columns(self, data: Bytes) -> tuple[pa.Table, dict[int, str]]:
@@ -138,6 +154,24 @@ class Yelp(Delimited):
         columns = [table[name] for name in self._names[1:]]
         joined = pc.binary_join_element_wise(*columns, b" ") if len(columns) > 1 else columns[0]
         return pc.replace_substring(joined, b"\\n", b" ")
+
+
+def _whole_rows(block: RecordBlock, first: int) -> dict[str, Any]:
+    """Empty lines stay empty; the ``first`` rows, one or none, are the header."""
+    whole = block.whole_rows()
+    ends = np.where(whole["ends"] > block.starts, whole["ends"], -1)
+    return {**whole, "ends": ends[first:], "header_end": int(ends[0]) if first else None}
+
+
+def _quoted(value: str, delimiter: str, always: bool) -> str:
+    """A field as it is written to a file.
+
+    >>> print(_quoted('a "b"', ",", False), _quoted("a", ",", False), _quoted("a", ",", True))
+    "a ""b\""" a "a"
+    """
+    if not always and not any(sign in value for sign in (delimiter, '"', "\n", "\r")):
+        return value
+    return '"' + value.replace('"', '""') + '"'
 
 
 def _first_row(head: bytes) -> list[str]:
