@@ -89,8 +89,7 @@ class Bundle:
 
     def scores(self, texts: Ragged) -> Scores:
         """The probability of each label for each raw text."""
-        model = self.classifier
-        return model.scores(model.read(self.normaliser.ragged(texts)))
+        return self.classifier.score_texts(self.normaliser.ragged(texts))
 
     def predict(self, texts: list[str], top: int = 1) -> list[list[tuple[str, float]]]:
         """The most likely labels of each text, with their probabilities."""

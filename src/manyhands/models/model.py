@@ -81,6 +81,10 @@ class Classifier(Model, Protocol):
         """The probability of each label for each row."""
         ...
 
+    def score_texts(self, normal: Ragged) -> Scores:
+        """The same for normalised texts, by the shortest way: in one thread, and nothing is kept of them."""
+        ...
+
 
 class Embedder(Model, Protocol):
     """``EMBED``: it has word vectors."""

@@ -141,8 +141,7 @@ class PartScorer:
         """The likeliest label of every row; none where there is no text, or no row to be read."""
         texts, bad = valid_texts(records)
         normal = self._bundle.normaliser.ragged(texts)
-        model = self._bundle.classifier
-        scores = model.scores(model.read(normal))
+        scores = self._bundle.classifier.score_texts(normal)
         labels = scores.argmax(1)
         likely = np.take_along_axis(scores, labels[:, None], 1)[:, 0]
         without = normal.lengths() == 0

@@ -5,6 +5,7 @@ costs one vector and not a weight for every n-gram.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -90,6 +91,19 @@ class FastTextModel(NgramModel):
             LOSSES[self.loss],
             out,
         )
+
+    @cached_property
+    def _label_parts(self) -> Floats:
+        """What each feature adds to the score of each label: the product is taken once, not for each text."""
+        return read_only(
+            np.ascontiguousarray(self.vectors[:, : self.dim] @ self.outputs[:, : self.dim].T, np.float32)
+        )
+
+    def _score_many(self, features: Features, out: Scores) -> None:
+        if len(self.labels) >= self.dim:
+            self._score(features, out)
+            return
+        kernels.score_parts(features.ids, features.offsets, self._label_parts, LOSSES[self.loss], out)
 
     def sentence_vectors(self, corpus: Corpus) -> npt.NDArray[np.float32]:
         """The mean of the vectors of each row's n-grams."""

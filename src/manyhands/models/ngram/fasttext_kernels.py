@@ -239,3 +239,15 @@ def score(
         probabilities(scores, loss)
         for k in range(len(scores)):
             out[row, k] = scores[k]
+
+
+@kernel
+def score_parts(ids: Numbers, offsets: Ints, parts: Floats, loss: int, out: Floats) -> None:
+    """As ``score``, from what each n-gram adds to the score of each label."""
+    labels = parts.shape[1]
+    scores = np.empty(labels, np.float32)
+    for row in range(len(offsets) - 1):
+        _mean(ids, offsets[row], offsets[row + 1], parts, labels, scores)
+        probabilities(scores, loss)
+        for k in range(labels):
+            out[row, k] = scores[k]

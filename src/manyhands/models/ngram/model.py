@@ -8,10 +8,12 @@ import numpy.typing as npt
 
 from manyhands.errors import UsageError
 from manyhands.models.model import Arrays, Contribution, Contributions, Scores
-from manyhands.models.ngram.features import Features, FeatureSpace, Featuriser, score_rows
+from manyhands.models.ngram.features import Features, FeatureSpace, Featuriser, score_rows, score_texts
 from manyhands.models.ngram.quantize import PACKED, Packed, quantize
 from manyhands.text.corpus import NO_WORD, Corpus
 from manyhands.text.ragged import Ragged
+
+MANY_TEXTS = 256
 
 
 class NgramModel(ABC):
@@ -27,6 +29,10 @@ class NgramModel(ABC):
 
     @abstractmethod
     def _score(self, features: Features, out: Scores) -> None: ...
+
+    def _score_many(self, features: Features, out: Scores) -> None:
+        """The same, to within rounding, where it pays to make ready for it."""
+        self._score(features, out)
 
     @abstractmethod
     def parts(self, features: Features) -> npt.NDArray[np.float32]:
@@ -53,6 +59,12 @@ class NgramModel(ABC):
 
     def scores(self, corpus: Corpus, threads: int = 1) -> Scores:
         return score_rows(self.space, corpus, len(self.labels), self._score, threads, distinct=self.distinct)
+
+    def score_texts(self, normal: Ragged) -> Scores:
+        if self.space.hashing.chars[1]:  # each word is taken apart once, so it must be known which are equal
+            return self.scores(self.read(normal))
+        score = self._score_many if len(normal) >= MANY_TEXTS else self._score
+        return score_texts(self.space, normal, len(self.labels), score, distinct=self.distinct)
 
     def facts(self) -> dict[str, Any]:
         facts = {"labels": self.labels, "loss": self.loss, "features": self.space.facts()}
