@@ -116,3 +116,7 @@ class Exportable(Model, Protocol):
     def add_to(self, graph: OnnxGraph) -> None:
         """Put the way from feature numbers to probabilities into an ONNX graph."""
         ...
+
+    def feature_ids(self, normal: Ragged) -> list[npt.NDArray[np.int64]]:
+        """The feature numbers of each normalised text, which that graph reads."""
+        ...

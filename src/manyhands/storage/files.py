@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -180,8 +180,25 @@ def _new_file(filesystem: Any, path: str) -> Iterator[Any]:
         with new_path(Path(path)) as place, place.open("wb") as file:
             yield file
     else:
-        with filesystem.transaction, filesystem.open(path, "wb") as file:
+        file = filesystem.open(path, "wb")
+        with discarded_on_error(file):
             yield file
+
+
+@contextmanager
+def discarded_on_error(file: Any) -> Iterator[None]:
+    """Close a file of a store, which makes it appear; or have it never appear if anything fails.
+
+    The transactions of fsspec would do, but one belongs to all threads that use the store.
+    """
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):  # what went wrong first is what is told
+            file.discard()
+        file.closed = True  # or it would be completed when it is forgotten
+        raise
+    file.close()
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from manyhands.errors import UsageError
-from manyhands.storage.files import flush, reading
+from manyhands.storage.files import discarded_on_error, flush, reading
 
 UPLOAD_BYTES = 16 << 20  # of one piece of an upload: 10,000 of them are the most that S3 takes
 PARTIAL = ".partial"
@@ -190,22 +190,6 @@ class StorePlace(Place):
         for name in names:
             with suppress(FileNotFoundError), reading(f"{self.url}/{name}"):
                 self.filesystem.rm_file(f"{self.path}/{name}")
-
-
-@contextmanager
-def discarded_on_error(file: Any) -> Iterator[None]:
-    """Close a file of a store, which makes it appear; or have it never appear if anything fails.
-
-    The transactions of fsspec would do, but one belongs to all threads that use the store.
-    """
-    try:
-        yield
-    except BaseException:
-        with suppress(Exception):  # what went wrong first is what is told
-            file.discard()
-        file.closed = True  # or it would be completed when it is forgotten
-        raise
-    file.close()
 
 
 def abort_uploads(filesystem: Any, folder: str, chosen: set[str] | None = None) -> None:

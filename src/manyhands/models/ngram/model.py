@@ -66,6 +66,11 @@ class NgramModel(ABC):
         score = self._score_many if len(normal) >= MANY_TEXTS else self._score
         return score_texts(self.space, normal, len(self.labels), score, distinct=self.distinct)
 
+    def feature_ids(self, normal: Ragged) -> list[npt.NDArray[np.int64]]:
+        featuriser = Featuriser(self.space, self.read(normal), distinct=self.distinct)
+        features = featuriser.of(np.arange(len(normal)))
+        return np.split(features.ids.astype(np.int64), features.offsets[1:-1])
+
     def facts(self) -> dict[str, Any]:
         facts = {"labels": self.labels, "loss": self.loss, "features": self.space.facts()}
         return {**facts, PACKED: self._packed.facts} if self._packed else facts
