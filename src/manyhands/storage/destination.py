@@ -36,6 +36,7 @@ class Kind:
     check: Callable[[Path], object]  # raises InputError if the folder does not hold a whole one
 
 
+UNFINISHED = ".partial-"  # how the name of a folder that is being made ends, or begins
 MARKERS = {"dataset": "manifest.json", "bundle": "SHA256SUMS"}
 
 
@@ -84,8 +85,9 @@ def _local(final: Path, overwrite: bool, kind: Kind) -> Iterator[Path]:
     _put_back(final, kind)
     _refuse(final, overwrite, kind)
     final.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(final)
-    work, lock = _locked_folder(final)
+    unfinished = f".{final.name}{UNFINISHED}"
+    _remove_leftovers(final.parent, unfinished)
+    work, lock = _locked_folder(final.parent, unfinished)
     try:
         yield work
         flush(work)
@@ -125,10 +127,10 @@ def _put_back(final: Path, kind: Kind) -> None:
             old.rename(final)
 
 
-def _locked_folder(final: Path) -> tuple[Path, int]:
-    """A new folder beside ``final`` and the lock that says its run is alive."""
+def _locked_folder(where: Path, prefix: str) -> tuple[Path, int]:
+    """A new folder and the lock that says its run is alive."""
     while True:
-        work = Path(tempfile.mkdtemp(prefix=f".{final.name}.partial-", dir=final.parent))
+        work = Path(tempfile.mkdtemp(prefix=prefix, dir=where))
         try:
             lock = os.open(work, os.O_RDONLY)
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -138,9 +140,9 @@ def _locked_folder(final: Path) -> tuple[Path, int]:
         return work, lock
 
 
-def _remove_leftovers(final: Path) -> None:
-    """Remove what runs to ``final`` that are no longer alive left half-made."""
-    for folder in final.parent.glob(f".{glob.escape(final.name)}.partial-*"):
+def _remove_leftovers(where: Path, prefix: str) -> None:
+    """Remove what runs that are no longer alive left half-made."""
+    for folder in where.glob(f"{glob.escape(prefix)}*"):
         try:
             lock = os.open(folder, os.O_RDONLY)
         except FileNotFoundError:
@@ -161,9 +163,9 @@ def _remote(
     with reading(out):
         _standing(filesystem, path, out, overwrite, kind)
     # A name of its own for each place, by which the next run finds what a killed one left.
-    here = Path(tempfile.gettempdir()) / f"manyhands-{hashlib.sha256(out.encode()).hexdigest()[:16]}"
-    _remove_leftovers(here)
-    folder, lock = _locked_folder(here)
+    unfinished = f"manyhands-{hashlib.sha256(out.encode()).hexdigest()[:16]}{UNFINISHED}"
+    _remove_leftovers(Path(tempfile.gettempdir()), unfinished)
+    folder, lock = _locked_folder(Path(tempfile.gettempdir()), unfinished)
     try:
         yield folder
         with reading(out):
