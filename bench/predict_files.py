@@ -4,6 +4,7 @@ Both read the same text file, one normalised review a line; ours also writes it 
 module predicts in one thread, so for two it gets two processes, each with its part of the lines. Our
 ``fasttext`` is the same recipe as fastText's model; ``ngrams`` is our default. From raw CSV, where quotes and
 case are still to be dealt with, only ours can start. All sides take turns, and the best run of each counts.
+Where other work shares the machine, seconds of the processor tell more than those of the clock: both are kept.
 """
 
 import argparse
@@ -67,19 +68,21 @@ def contest(name: str, options: argparse.Namespace, folder: Path) -> dict[str, A
     )
     found: dict[str, Any] = {"fastText": theirs.facts, "accuracy": ours.facts["accuracy"], "threads": {}}
     for threads in (1, 2):
-        speeds: dict[str, list[float]] = {}
+        speeds: dict[str, list[tuple[float, float]]] = {}
         for _ in range(options.repeats):
             runs = {"fastText": theirs.run(str(texts), threads)}
             for model in MODELS:
                 runs[model] = ours.run(model, str(texts), threads, {"format": "text"})
                 runs[f"{model}, raw CSV"] = ours.run(model, str(raw), threads, {"format": "yelp"})
             for who, run in runs.items():
-                speeds.setdefault(who, []).append(run["rows"] / run["seconds"])
-        best = {who: max(values) for who, values in speeds.items()}
-        found["threads"][threads] = {
-            "reviews_per_second": {who: round(value) for who, value in best.items()},
-            "times_fastText": {who: round(value / best["fastText"], 2) for who, value in best.items()},
-        }
+                pair = run["rows"] / run["seconds"], run["rows"] / run["cpu_seconds"]
+                speeds.setdefault(who, []).append(pair)
+        found["threads"][threads] = {}
+        for k, measure in enumerate(("reviews_per_second", "reviews_per_cpu_second")):
+            best = {who: max(pair[k] for pair in pairs) for who, pairs in speeds.items()}
+            found["threads"][threads][measure] = {who: round(value) for who, value in best.items()}
+            ratios = {who: round(value / best["fastText"], 2) for who, value in best.items()}
+            found["threads"][threads][f"{measure}, times fastText"] = ratios
     theirs.close()
     ours.close()
     return found
@@ -101,7 +104,7 @@ def main() -> None:
         for threads, run in results[name]["threads"].items():
             for model in MODELS:
                 bar = f"{name}: {model} at least 3 x fastText, {threads} on both sides"
-                bars[bar] = run["times_fastText"][model] >= LEAST_RATIO
+                bars[bar] = run["reviews_per_second, times fastText"][model] >= LEAST_RATIO
                 better = results[name]["accuracy"][model] >= results[name]["fastText"]["accuracy"] - 0.1
                 bars[f"{name}: {model} no less accurate"] = better
     for bar, met in bars.items():

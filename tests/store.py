@@ -21,18 +21,21 @@ def weed_program() -> str | None:
 
 
 @contextmanager
-def s3_server(folder: Path, bucket: str) -> Iterator[str]:
-    """The address of a SeaweedFS server with one known user and one bucket."""
+def s3_server(folder: Path, bucket: str, ports: dict[str, int] | None = None) -> Iterator[str]:
+    """The address of a SeaweedFS server with one known user and one bucket; ``ports`` is told all of its."""
     import s3fs
+
+    ports = {} if ports is None else ports
 
     credentials = [{"accessKey": KEY, "secretKey": SECRET}]
     identity = {"name": "tests", "credentials": credentials, "actions": ["Admin", "Read", "Write", "List"]}
     (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
-    ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
+    services = ("master", "volume", "filer", "s3")
+    ports |= {name: free_port() for name in (*services, *(f"{name}.grpc" for name in services))}
     command = [str(weed_program()), "server", "-filer", "-s3", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
     command += [f"-dir={folder}", f"-s3.config={folder / 's3.json'}", "-volume.max=20"]
-    command += ["-master.volumeSizeLimitMB=64", *(f"-{name}.port={port}" for name, port in ports.items())]
-    command += [f"-{name}.port.grpc={free_port()}" for name in ports]
+    command += ["-master.volumeSizeLimitMB=64", *(f"-{name}.port={ports[name]}" for name in services)]
+    command += [f"-{name}.port.grpc={ports[f'{name}.grpc']}" for name in services]
     log = (folder / "log").open("wb")
     process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
     address = f"http://127.0.0.1:{ports['s3']}"

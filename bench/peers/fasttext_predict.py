@@ -22,11 +22,12 @@ fasttext.train_supervised(job["train"], lr=job["rate"], thread=2, verbose=0, **r
 model = fasttext.load_model(str(path))
 
 
-def share(file: str, first: int, of: int) -> int:
+def share(file: str, first: int, of: int) -> tuple[int, float]:
+    used = time.process_time()
     with Path(file).open(encoding="utf-8") as rows:
         lines = [row[:-1] for row in islice(rows, first, None, of)]
     model.predict(lines)
-    return len(lines)
+    return len(lines), time.process_time() - used
 
 
 accuracy = 100 * model.test(job["test"])[1]
@@ -37,8 +38,9 @@ for line in sys.stdin:
     with multiprocessing.get_context("fork").Pool(processes) as pool:
         pool.starmap(share, [(os.devnull, 0, 1)] * processes, chunksize=1)
         began = time.perf_counter()
-        rows = sum(pool.starmap(share, [(file, k, processes) for k in range(processes)], chunksize=1))
+        done = pool.starmap(share, [(file, k, processes) for k in range(processes)], chunksize=1)
         seconds = time.perf_counter() - began
         pool.close()
         pool.join()
-    print(json.dumps({"rows": rows, "seconds": seconds}), flush=True)
+    rows, used = (sum(values) for values in zip(*done, strict=True))
+    print(json.dumps({"rows": rows, "seconds": seconds, "cpu_seconds": used}), flush=True)
