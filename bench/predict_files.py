@@ -4,7 +4,7 @@ Both read the same text file, one normalised review a line; ours also writes it 
 module predicts in one thread, so for two it gets two processes, each with its part of the lines. Our
 ``fasttext`` is the same recipe as fastText's model; ``ngrams`` is our default. From raw CSV, where quotes and
 case are still to be dealt with, only ours can start. All sides take turns, and the best run of each counts.
-Where other work shares the machine, seconds of the processor tell more than those of the clock: both are kept.
+Where other work shares the machine, processor seconds tell more than those of the clock: both are kept.
 """
 
 import argparse

@@ -3,8 +3,8 @@
 What is timed is what training does: open the dataset, then take all rows in random order, 4,096 at a time,
 twice. ``S3, first`` fetches the dataset into the cache and checks it; ``S3, again`` opens the copy. The
 network mount is a file system in user space (FUSE) on the same object store, by the store's own client: this
-machine's kernel has no NFS client, so NFS itself is not measured. Server and reader share one machine: there is
-no network between them, only its protocols. Files that are read cold were dropped from the page cache first.
+machine's kernel has no NFS client, so NFS itself is not measured. Server and reader share one machine: there
+is no network between them, only its protocols. Files read cold were dropped from the page cache first.
 """
 
 import argparse
