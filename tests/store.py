@@ -36,7 +36,10 @@ def s3_server(folder: Path, bucket: str, ports: dict[str, int] | None = None) ->
     command += [f"-dir={folder}", f"-s3.config={folder / 's3.json'}", "-volume.max=20"]
     command += ["-master.volumeSizeLimitMB=64", *(f"-{name}.port={ports[name]}" for name in services)]
     command += [f"-{name}.port.grpc={ports[f'{name}.grpc']}" for name in services]
-    command += ["-s3.port.iceberg=0", "-s3.port.lance=0"]  # their ports are fixed, and two servers would clash
+    command += [
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+    ]  # their ports are fixed
     log = (folder / "log").open("wb")
     process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
     address = f"http://127.0.0.1:{ports['s3']}"

@@ -187,7 +187,7 @@ def hash_words(data: Bytes, start: int, end: int, ends: Ints, hashes: Hashes) ->
         ends[count] = i
         count += data[i] == BLANK
     ends[count] = end
-    count += end > start
+    count += end > start and data[end - 1] != BLANK
     i = start
     for word in range(count):
         stop, value = ends[word], ONES
