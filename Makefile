@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-start bench-stream bench-stream-sources bench-server kernels reference clean
+.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-start bench-stream bench-stream-sources bench-server bench-predict-files bench-s3-kills bench-storage kernels reference clean
 
 # Prepare real reviews, train on them, judge the model and use it.
 demo: $(VENV)/.demo
@@ -105,6 +105,18 @@ bench-stream: $(VENV)/.test
 # The parameter server: its speed beside one process, slow and killed workers, emulated machines.
 bench-server: $(VENV)/.test
 	$(BIN)/python bench/server.py --data $(DATA)
+
+# Whole files through predict, beside fastText's.
+bench-predict-files: $(VENV)/.test
+	$(BIN)/python bench/predict_files.py --data $(DATA)
+
+# Writers to S3 that are killed; and a dataset read from a disk, a mount and S3.
+bench-s3-kills: $(VENV)/.test
+	$(BIN)/python bench/s3_kills.py
+
+bench-storage: $(VENV)/.test
+	tools/system_packages.sh fusermount3:fuse3
+	$(BIN)/python bench/storage.py
 
 # What starting costs: a wheel is built, and installed in a new environment.
 bench-start: $(VENV)/.test

@@ -2,16 +2,20 @@
 
 import json
 import os
+import select
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.clusters import free_port
 
+METHODS = (b"GET", b"PUT", b"HEAD", b"POST", b"DELETE")
 KEY, SECRET = "test-key", "test-secret-test-secret"
 
 
@@ -68,3 +72,44 @@ def environment(address: str, cache: Path) -> dict[str, str]:
         "AWS_DEFAULT_REGION": "us-east-1",
         "XDG_CACHE_HOME": str(cache),
     }
+
+
+class FlakyProxy:
+    """A way to a server on which every few requests break off: at once, or in the middle of the answer."""
+
+    def __init__(self, address: str, every: int) -> None:
+        host, _, port = address.removeprefix("http://").partition(":")
+        self._server, self._every = (host, int(port)), every
+        self.requests = self.broken = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        upstream = socket.create_connection(self._server)
+        with client, upstream, suppress(OSError):
+            while selected := select.select([client, upstream], [], [])[0]:
+                for source in selected:
+                    data = source.recv(65536)
+                    if not data:
+                        return
+                    if source is client and data.split(b" ")[0] in METHODS:
+                        self.requests += 1
+                        if self.requests % self._every == 0:
+                            self.broken += 1
+                            if data.startswith(b"GET"):  # half of an answer, then nothing
+                                upstream.sendall(data)
+                                client.sendall(upstream.recv(300))
+                            return
+                    (upstream if source is client else client).sendall(data)
+
+    def close(self) -> None:
+        self._listener.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import need, reviews
-from tests.store import environment, s3_server, weed_program
+from tests.store import FlakyProxy, environment, s3_server, weed_program
 from tests.tasks import texts, write_labelled
 
 import manyhands
@@ -197,6 +197,32 @@ def test_a_killed_run_scores_every_row_once(bucket: str, tmp_path: Path) -> None
     assert one.ledger.scored == 1 and b"predicted_label" in gzip.decompress(
         store.cat_file("reviews/one.jsonl.gz")
     )
+
+
+def test_requests_that_break_off_are_repeated(
+    bucket: str, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every ninth request fails, and nobody notices."""
+    import s3fs
+
+    store = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
+    for number in range(6):
+        rows = "".join(json.dumps({"text": text}) + "\n" for text in texts(300, seed=number)[0])
+        store.pipe_file(f"reviews/flaky/{number}.jsonl", rows.encode())
+    manyhands.train(write_labelled(tmp_path / "train.txt", 300), tmp_path / "bundle", epochs=1)
+    proxy = FlakyProxy(server, every=9)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
+    s3fs.S3FileSystem.clear_instance_cache()
+    try:
+        bundle = manyhands.load_bundle(tmp_path / "bundle")
+        scored = score_files(bundle, f"{bucket}/flaky/*.jsonl", f"{bucket}/flaky-scored")
+        dataset = manyhands.prepare(f"{bucket}/flaky/*", f"{bucket}/flaky-prepared", labels="none")
+    finally:
+        proxy.close()
+        s3fs.S3FileSystem.clear_instance_cache()
+    assert scored.ledger.scored == dataset.manifest.ledger.read == 1800
+    assert proxy.broken >= 5
+    assert sum(store.cat_file(f"reviews/flaky-scored/{n}.jsonl").count(b"\n") for n in range(6)) == 1800
 
 
 @pytest.mark.parametrize("verb", ["prepare", "train"])
