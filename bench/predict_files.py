@@ -107,12 +107,10 @@ def main() -> None:
                 bars[bar] = run["reviews_per_second, times fastText"][model] >= LEAST_RATIO
                 better = results[name]["accuracy"][model] >= results[name]["fastText"]["accuracy"] - 0.1
                 bars[f"{name}: {model} no less accurate"] = better
+        facts = {"repeats": options.repeats, "load_before": round(before, 1)}
+        save("predict_files", {**facts, "results": results, "bars": bars})
     for bar, met in bars.items():
         print(f"{'reached' if met else 'MISSED '}  {bar}")
-    save(
-        "predict_files",
-        {"repeats": options.repeats, "load_before": round(before, 1), "results": results, "bars": bars},
-    )
 
 
 if __name__ == "__main__":

@@ -593,9 +593,7 @@ def s3_kills() -> Rows:
         if verb == "predict":
             outcome = f"{one['rows']:,} rows, {'each once' if one['each_row_once'] else 'WRONG'}"
         else:
-            outcome = (
-                "the files of one run" if one["same_as_one_run"] else "other files"
-            )
+            outcome = "the files of one run" if one["same_as_one_run"] else "other files"
         rows.append((f"`{verb}`", one["kills"], outcome, ", ".join(one["left_behind"]) or "nothing"))
     return rows
 

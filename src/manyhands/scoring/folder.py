@@ -67,7 +67,7 @@ class PartRecord(_Frozen):
     ledger: ScoringLedger
     rejections: list[str]  # the first of them
     bytes: int
-    sha256: str
+    sha256: str | None
 
 
 class ScoredManifest(_Frozen):

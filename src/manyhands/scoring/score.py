@@ -108,7 +108,7 @@ class _Run:
 
     def file(self) -> tuple[list[PartRecord], int]:
         self._place.clear(self._files)
-        return list(self._score(self._files)), 0
+        return list(self._score(self._files, summed=False)), 0
 
     def folder(self, overwrite: bool) -> tuple[list[PartRecord], int]:
         job = ScoringJob.of(self._bundle, self._settings)
@@ -143,7 +143,7 @@ class _Run:
                     "choose another --out, or pass --overwrite"
                 )
 
-    def _score(self, files: dict[str, InputFile]) -> Iterator[PartRecord]:
+    def _score(self, files: dict[str, InputFile], *, summed: bool = True) -> Iterator[PartRecord]:
         """Score files side by side, the largest first; records come as parts are done."""
         sizes = [file.size for file in files.values()]
         self._progress.stage("predict", None if None in sizes else sum(s or 0 for s in sizes), "B")
@@ -156,7 +156,7 @@ class _Run:
             at_once = at_once if pool else 1  # one thread means one
             readers = stack.enter_context(ThreadPoolExecutor(at_once))
             order = sorted(files, key=lambda name: -(files[name].size or 0))
-            pending = {readers.submit(self._part, scorer, name, files[name]) for name in order}
+            pending = {readers.submit(self._part, scorer, name, files[name], summed) for name in order}
             with _stopping(scorer, pending):
                 while pending:
                     done, pending_now = wait(pending, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
@@ -164,11 +164,11 @@ class _Run:
                     self._progress.advance(sum(self._read.values()))
                     yield from (future.result() for future in done)
 
-    def _part(self, scorer: PartScorer, name: str, file: InputFile) -> PartRecord:
+    def _part(self, scorer: PartScorer, name: str, file: InputFile, summed: bool) -> PartRecord:
         if scorer.stop.is_set():
             raise Stopped
         before = version_of(file)
-        with self._place.new(name) as out:
+        with self._place.new(name, summed=summed) as out:
             tally = scorer.score(file, name, out, partial(self._read.__setitem__, name))
             if version_of(file) != before:
                 raise InputError(f"{file.name} changed while it was scored; run the same again")

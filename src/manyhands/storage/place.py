@@ -25,24 +25,25 @@ PARTIAL = ".partial"
 
 
 class NewFile:
-    """What a file is written through; it counts and sums up what goes by."""
+    """What a file is written through; it counts and, where asked to, sums up what goes by."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: Any, summed: bool) -> None:
         self._file = file
-        self._sum = hashlib.sha256()
+        self._sum = hashlib.sha256() if summed else None
         self.size = 0
         self.closed = False
 
     def write(self, data: Any) -> int:
         self._file.write(data)
-        self._sum.update(data)
+        if self._sum is not None:
+            self._sum.update(data)
         count = memoryview(data).nbytes
         self.size += count
         return count
 
     @property
-    def sha256(self) -> str:
-        return self._sum.hexdigest()
+    def sha256(self) -> str | None:
+        return None if self._sum is None else self._sum.hexdigest()
 
     # What pyarrow asks of a file.
     def writable(self) -> bool:
@@ -71,7 +72,7 @@ class Place(ABC):
         self.url, self.filesystem, self.path = url.rstrip("/"), filesystem, path.rstrip("/")
 
     @abstractmethod
-    def new(self, name: str) -> Any:
+    def new(self, name: str, *, summed: bool = False) -> Any:
         """A context that gives a ``NewFile``; the file is there when the context ends well."""
 
     @abstractmethod
@@ -108,7 +109,7 @@ def open_place(url: str) -> Place:
 
 class LocalPlace(Place):
     @contextmanager
-    def new(self, name: str) -> Iterator[NewFile]:
+    def new(self, name: str, *, summed: bool = False) -> Iterator[NewFile]:
         final = Path(self.path) / name
         final.parent.mkdir(parents=True, exist_ok=True)
         partial = _partial(final)
@@ -116,7 +117,7 @@ class LocalPlace(Place):
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.truncate()
-                yield NewFile(file)
+                yield NewFile(file, summed)
                 file.flush()
                 os.fsync(file.fileno())
                 partial.chmod(0o644)
@@ -165,11 +166,11 @@ class StorePlace(Place):
     """An object store. Nobody can be kept out of a folder there: one run at a time is the user's part."""
 
     @contextmanager
-    def new(self, name: str) -> Iterator[NewFile]:
+    def new(self, name: str, *, summed: bool = False) -> Iterator[NewFile]:
         with reading(f"{self.url}/{name}"):
             file = self.filesystem.open(f"{self.path}/{name}", "wb", block_size=UPLOAD_BYTES)
         with discarded_on_error(file):
-            yield NewFile(file)
+            yield NewFile(file, summed)
 
     def names(self) -> list[str]:
         with reading(self.url):
