@@ -79,9 +79,9 @@ def test_texts_score_the_same_by_the_shortest_way(name, labels):
     for settings in [{}, {"char_ngrams": "3-4"}] if name != "lstm" else [{}]:
         model = trained(name, rows, epochs=1, **settings).model
         expected = model.scores(model.read(normal))
-        assert np.allclose(model.score_texts(normal), expected, atol=1e-6)
+        assert np.allclose(model.score_texts(normal), expected, atol=1e-5)  # sums of 40,000 words differ most
         few = Ragged(normal.data, normal.offsets[590:])
-        assert np.allclose(model.score_texts(few), expected[590:], atol=1e-6)
+        assert np.allclose(model.score_texts(few), expected[590:], atol=1e-5)
 
 
 def _of_many_labels(count, labels):

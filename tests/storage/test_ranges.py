@@ -34,7 +34,7 @@ def test_every_line_once(tmp_path: Path, rows: list[str], ended: bool, cuts: lis
     found = [read(path, *bound, step) for bound in pairwise(bounds)]
     assert b"".join(part for part, _ in found) == data
     for part, count in found[:-1]:
-        assert part.endswith(b"\n") or not part or part == data
+        assert part.endswith(b"\n") or not part or data.endswith(part)  # the last line may have no end
         assert count == part.count(b"\n")
     for (part, _), start in zip(found, bounds, strict=False):  # a line is where its first byte is
         at = data.find(part)

@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
+from manyhands.cli import interrupt
 from manyhands.cli.options import BundleArgument, Memory, Overwrite, Panel, Threads, add_verb
 from manyhands.cli.progress import watch
-from manyhands.errors import UsageError
+from manyhands.errors import ResumableError, UsageError
 from manyhands.settings import FileSettings
 
 
@@ -97,10 +98,16 @@ def _write(
     as_json: bool,
     settings: dict[str, Any],
 ) -> None:
+    from manyhands.scoring.folder import is_unfinished
     from manyhands.scoring.score import score_files
 
-    with watch() as progress:
-        scored = score_files(opened, sources or ["-"], out, progress=progress, **run, **settings)
+    try:
+        with watch() as progress:
+            scored = score_files(opened, sources or ["-"], out, progress=progress, **run, **settings)
+    except interrupt.Interrupt:
+        if not is_unfinished(out):
+            raise
+        raise ResumableError("interrupted; to continue, repeat the command") from None
     facts = scored.facts()
     if as_json:
         typer.echo(json.dumps(facts))

@@ -16,7 +16,7 @@ from manyhands.errors import InputError, UsageError
 from manyhands.records import ScoringLedger
 from manyhands.settings import FileSettings
 from manyhands.storage.files import sha256
-from manyhands.storage.place import Place
+from manyhands.storage.place import Place, open_place
 from manyhands.storage.tensors import checksum
 
 VERSION = 1
@@ -76,6 +76,11 @@ class ScoredManifest(_Frozen):
     job: ScoringJob
     ledger: ScoringLedger
     parts: list[PartRecord]
+
+
+def is_unfinished(out: str) -> bool:
+    """Whether the same command can go on where it was."""
+    return JOB in open_place(out).names()
 
 
 class ScoredFolder:

@@ -18,7 +18,7 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from manyhands.errors import UsageError
-from manyhands.storage.files import discarded_on_error, flush, reading
+from manyhands.storage.files import cannot_write, discarded_on_error, flush, reading
 
 UPLOAD_BYTES = 16 << 20  # of one piece of an upload: 10,000 of them are the most that S3 takes
 PARTIAL = ".partial"
@@ -123,6 +123,9 @@ class LocalPlace(Place):
                 partial.chmod(0o644)
                 partial.rename(final)
                 flush(final.parent)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise cannot_write(f"{self.url}/{name}", error) from None
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
@@ -167,10 +170,12 @@ class StorePlace(Place):
 
     @contextmanager
     def new(self, name: str, *, summed: bool = False) -> Iterator[NewFile]:
-        with reading(f"{self.url}/{name}"):
+        try:
             file = self.filesystem.open(f"{self.path}/{name}", "wb", block_size=UPLOAD_BYTES)
-        with discarded_on_error(file):
-            yield NewFile(file, summed)
+            with discarded_on_error(file):
+                yield NewFile(file, summed)
+        except OSError as error:
+            raise cannot_write(f"{self.url}/{name}", error) from None
 
     def names(self) -> list[str]:
         with reading(self.url):
