@@ -73,13 +73,13 @@ def test_texts_without_anything_known_have_a_score(name):
 def test_texts_score_the_same_by_the_shortest_way(name, labels):
     """A few texts and many, long ones and empty ones; and letters where the model takes words apart."""
     normal = from_strings(
-        [*texts(600)[0], "", "great", "zyzzyva", ("food " * 40_000).strip(), "naïve 漢字 x"]
+        [*texts(600)[0], "", "great", "zyzzyva", ("food staff " * 2_000).strip(), "naïve 漢字 x"]
     )
     rows = examples(600, 4) if labels == 2 else _of_many_labels(600, labels)
     for settings in [{}, {"char_ngrams": "3-4"}] if name != "lstm" else [{}]:
         model = trained(name, rows, epochs=1, **settings).model
         expected = model.scores(model.read(normal))
-        assert np.allclose(model.score_texts(normal), expected, atol=1e-5)  # sums of 40,000 words differ most
+        assert np.allclose(model.score_texts(normal), expected, atol=1e-5)
         few = Ragged(normal.data, normal.offsets[590:])
         assert np.allclose(model.score_texts(few), expected[590:], atol=1e-5)
 
