@@ -73,17 +73,13 @@ class Delimited(Source):
                 f"{block.file} lines {lines[0]} to {lines[-1]}: the rows cannot be told apart; "
                 "check the quotes, or name another format with --format"
             )
-        # Arrow leaves out the rows with a wrong number of columns: put a null in their place.
-        good = np.setdiff1d(np.arange(len(lines)), list(bad))
-        place = np.full(len(lines), -1)
-        place[good] = np.arange(len(good))
-        index = pa.array(place, mask=place < 0)
+        aligned = partial(_aligned, lines=len(lines), bad=bad)
         return Records(
             block.file,
             lines,
-            from_arrow(texts.take(index)),
-            labels.take(index) if labels is not None else None,
-            weights.take(index) if weights is not None else None,
+            from_arrow(aligned(texts)),
+            aligned(labels) if labels is not None else None,
+            aligned(weights) if weights is not None else None,
             bad,
             block.rejected,
             **(_whole_rows(block, first) if fields.all_columns else {}),
@@ -154,6 +150,16 @@ class Yelp(Delimited):
         columns = [table[name] for name in self._names[1:]]
         joined = pc.binary_join_element_wise(*columns, b" ") if len(columns) > 1 else columns[0]
         return pc.replace_substring(joined, b"\\n", b" ")
+
+
+def _aligned(column: pa.ChunkedArray, lines: int, bad: dict[int, str]) -> pa.ChunkedArray:
+    """Arrow leaves out the rows with a wrong number of columns: put a null in their place."""
+    if not bad:
+        return column
+    good = np.setdiff1d(np.arange(lines), list(bad))
+    place = np.full(lines, -1)
+    place[good] = np.arange(len(good))
+    return column.take(pa.array(place, mask=place < 0))
 
 
 def _whole_rows(block: RecordBlock, first: int) -> dict[str, Any]:
