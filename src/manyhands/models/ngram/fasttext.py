@@ -4,7 +4,7 @@ It learns vectors of words and sentences on the way, and copes with many labels,
 costs one vector and not a weight for every n-gram.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -94,16 +94,15 @@ class FastTextModel(NgramModel):
 
     @cached_property
     def _label_parts(self) -> Floats:
-        """What each feature adds to the score of each label: the product is taken once, not for each text."""
-        return read_only(
-            np.ascontiguousarray(self.vectors[:, : self.dim] @ self.outputs[:, : self.dim].T, np.float32)
-        )
+        """What the feature of each rank adds to the score of each label: the product is taken only once."""
+        parts = self.vectors[:, : self.dim] @ self.outputs[:, : self.dim].T
+        return read_only(np.ascontiguousarray(parts[self.space.numbers], np.float32))
 
-    def _score_many(self, features: Features, out: Scores) -> None:
+    def _rank_scorer(self) -> Callable[[Features, Scores], None] | None:
         if len(self.labels) >= self.dim:
-            self._score(features, out)
-            return
-        kernels.score_parts(features.ids, features.offsets, self._label_parts, LOSSES[self.loss], out)
+            return None
+        parts, loss = self._label_parts, LOSSES[self.loss]
+        return lambda features, out: kernels.score_parts(features.ids, features.offsets, parts, loss, out)
 
     def sentence_vectors(self, corpus: Corpus) -> npt.NDArray[np.float32]:
         """The mean of the vectors of each row's n-grams."""

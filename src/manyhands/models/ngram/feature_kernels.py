@@ -188,7 +188,10 @@ def _number(
     ids: Numbers,
     at: np.uint64,
 ) -> np.uint64:
-    """Write the numbers of the known ones of a row's slots to ``ids``; returns how many there are."""
+    """Write the numbers of the known ones of a row's slots to ``ids``; returns how many there are.
+
+    Without ``numbers``, their ranks: how many known slots stand before each.
+    """
     n = _known(slots, count, bits)
     if distinct:
         n = distinct_slots(slots, n, table)
@@ -196,9 +199,10 @@ def _number(
         slot = np.uint64(slots[k])
         below = bits[slot >> WORD_BITS] & ((ONE << (slot & LOW6)) - ONE)
         place = np.uint64(before[slot >> WORD_BITS]) + ones(below)
-        prefetch(numbers, place)
         ids[at + k] = place
-    for k in range(at, at + n):  # what was asked for above has come by now
+        if len(numbers):
+            prefetch(numbers, place)
+    for k in range(at, at + n if len(numbers) else at):  # what was asked for above has come by now
         ids[k] = numbers[np.uint64(ids[k])]
     return n
 

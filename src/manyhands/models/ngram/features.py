@@ -349,11 +349,13 @@ def score_texts(
     score: Callable[[Features, npt.NDArray[np.float32]], None],
     *,
     distinct: bool,
+    ranked: bool = False,
 ) -> npt.NDArray[np.float32]:
     """As ``score_rows`` of what ``space.read`` makes of the texts, without a corpus between.
 
     A few texts at a time go the whole way, in room that stays in the processor's cache: writing down every
-    word of a block, to read it once, takes longer than all that is done with it.
+    word of a block, to read it once, takes longer than all that is done with it. If ``ranked``, ``score`` is
+    given the ranks of the features' slots in place of their numbers.
     """
     out = np.empty((len(normal), columns), np.float32)
     cuts = _groups(normal.offsets)
@@ -373,7 +375,7 @@ def score_texts(
             *_masks(space.hashing),
             space.bits,
             space.before,
-            space.numbers,
+            space.numbers[: 0 if ranked else None],
             distinct,
             ends,
             hashes,

@@ -1,6 +1,7 @@
 """What the classifiers over hashed n-grams share: reading, scoring, explaining and being made small."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -30,9 +31,12 @@ class NgramModel(ABC):
     @abstractmethod
     def _score(self, features: Features, out: Scores) -> None: ...
 
-    def _score_many(self, features: Features, out: Scores) -> None:
-        """The same, to within rounding, where it pays to make ready for it."""
-        self._score(features, out)
+    def _rank_scorer(self) -> Callable[[Features, Scores], None] | None:
+        """As ``_score``, for features given by the ranks of their slots; None where it does not pay.
+
+        A table in that order saves a look-up for each feature.
+        """
+        return None
 
     @abstractmethod
     def parts(self, features: Features) -> npt.NDArray[np.float32]:
@@ -63,8 +67,10 @@ class NgramModel(ABC):
     def score_texts(self, normal: Ragged) -> Scores:
         if self.space.hashing.chars[1]:  # each word is taken apart once, so it must be known which are equal
             return self.scores(self.read(normal))
-        score = self._score_many if len(normal) >= MANY_TEXTS else self._score
-        return score_texts(self.space, normal, len(self.labels), score, distinct=self.distinct)
+        ranked = self._rank_scorer() if len(normal) >= MANY_TEXTS else None
+        score = ranked or self._score
+        many = {"distinct": self.distinct, "ranked": ranked is not None}
+        return score_texts(self.space, normal, len(self.labels), score, **many)
 
     def feature_ids(self, normal: Ragged) -> list[npt.NDArray[np.int64]]:
         featuriser = Featuriser(self.space, self.read(normal), distinct=self.distinct)
