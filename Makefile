@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-container bench-start bench-stream bench-stream-sources bench-server bench-serve bench-serve-fuzz kernels reference clean
+.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-container bench-start bench-stream bench-stream-sources bench-server bench-serve bench-serve-fuzz bench-predict-files bench-s3-kills bench-storage kernels reference clean
 
 # Prepare real reviews, train on them, judge the model and use it.
 demo: $(VENV)/.demo
@@ -121,6 +121,18 @@ bench-serve: $(VENV)/.test
 # The HTTP service under 10,000 requests made from its description, and 2,000 broken ones.
 bench-serve-fuzz: $(VENV)/.test
 	PYTHONPATH=. $(BIN)/python bench/serve_fuzz.py
+
+# Whole files through predict, beside fastText's.
+bench-predict-files: $(VENV)/.test
+	$(BIN)/python bench/predict_files.py --data $(DATA)
+
+# Writers to S3 that are killed; and a dataset read from a disk, a mount and S3.
+bench-s3-kills: $(VENV)/.test
+	$(BIN)/python bench/s3_kills.py
+
+bench-storage: $(VENV)/.test
+	tools/system_packages.sh fusermount3:fuse3
+	$(BIN)/python bench/storage.py
 
 # What starting costs: a wheel is built, and installed in a new environment.
 bench-start: $(VENV)/.test

@@ -703,13 +703,46 @@ def serve_fuzz() -> Rows:
     ]
 
 
+def predict_files() -> Rows:
+    found = record("predict_files")["results"]
+    who = {"fasttext": "our `fasttext`", "ngrams": "our `ngrams`", "ngrams, raw CSV": "`ngrams`, raw CSV"}
+    rows: Rows = [("reviews/s", "threads", "measured by", "fastText", *who.values())]
+    for name, one in found.items():
+        for threads, run in one["threads"].items():
+            for measure, shown in (("reviews_per_second", "clock"), ("reviews_per_cpu_second", "processor")):
+                ours = (f"{run[measure][w]:,} ({run[f'{measure}, times fastText'][w]} x)" for w in who)
+                rows.append((name, threads, shown, f"{run[measure]['fastText']:,}", *ours))
+        accuracy = (f"{one['accuracy'][w.partition(',')[0]]:.2f} %" for w in who)
+        rows.append((f"{name}, accuracy", "", "", f"{one['fastText']['accuracy']:.2f} %", *accuracy))
+    return rows
+
+
+def s3_kills() -> Rows:
+    rows: Rows = [("to S3", "kills", "outcome", "left behind")]
+    for verb, one in record("s3_kills")["results"].items():
+        if verb == "predict":
+            outcome = f"{one['rows']:,} rows, {'each once' if one['each_row_once'] else 'WRONG'}"
+        else:
+            outcome = "the files of one run" if one["same_as_one_run"] else "other files"
+        rows.append((f"`{verb}`", one["kills"], outcome, ", ".join(one["left_behind"]) or "nothing"))
+    return rows
+
+
+def storage() -> Rows:
+    names = ("open_seconds", "epoch_1_seconds", "epoch_2_seconds")
+    return [
+        ("read from", "open", "all rows, random order", "once more"),
+        *((way, *(f"{one[n]} s" for n in names)) for way, one in record("storage")["results"].items()),
+    ]
+
+
 TABLES: dict[str, Callable[[], Rows]] = {
     make.__name__: make
     for make in (
         results, classify, quantize, lstm, lstm_accuracy, embed, study, rare, pip, iris, averages, balance,
         crews, crews_of_words, crew_speed, crew_work, links, kills, hosts, server_speed, server_slow,
         server_emulated, server_links, stream, stream_memory, stream_brokers, stream_kills, serve,
-        serve_overload, serve_fuzz, prepare, spark, rows, memory,
+        serve_overload, serve_fuzz, prepare, spark, rows, memory, predict_files, s3_kills, storage,
     )
 }  # fmt: skip
 

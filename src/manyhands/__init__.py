@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from manyhands.evaluation.evaluate import evaluate
     from manyhands.run.train import train
     from manyhands.scaling.scale import scale
+    from manyhands.scoring.score import score_files
     from manyhands.streaming.stream import stream
 
 __version__ = "0.1.0"
@@ -26,6 +27,7 @@ __all__ = [
     "prepare",
     "sample",
     "scale",
+    "score_files",
     "stream",
     "train",
 ]
@@ -40,6 +42,7 @@ _HOMES = {
     "prepare": "data.prepare.prepare",
     "sample": "data.sample",
     "scale": "scaling.scale",
+    "score_files": "scoring.score",
     "stream": "streaming.stream",
     "train": "run.train",
 }

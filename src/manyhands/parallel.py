@@ -37,17 +37,24 @@ def map_unordered(
 def map_ordered(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
     """Results in the order of the items; a few are made ahead."""
     with ThreadPoolExecutor(threads) as pool:
-        pending: deque[Future[Result]] = deque()
-        try:
-            for item in items:
-                pending.append(pool.submit(function, item))
-                if len(pending) > threads + 1:
-                    yield pending.popleft().result()
-            while pending:
+        yield from map_in_pool(pool, function, items, threads + 1)
+
+
+def map_in_pool(
+    pool: ThreadPoolExecutor, function: Callable[[Item], Result], items: Iterable[Item], ahead: int
+) -> Iterator[Result]:
+    """Results in the order of the items, made by threads that others may use as well; so many ahead."""
+    pending: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            pending.append(pool.submit(function, item))
+            if len(pending) > ahead:
                 yield pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        for future in pending:
+            future.cancel()
 
 
 class _OneThreadEach:

@@ -58,6 +58,24 @@ class StreamLedger:
 
 
 @dataclass(frozen=True)
+class ScoringLedger:
+    """Where every row of scored files went: ``read`` is the sum of all others, and all are in the output.
+
+    >>> ScoringLedger(read=3, scored=2, rejected=1) + ScoringLedger(read=2, scored=1, empty=1)
+    ScoringLedger(read=5, scored=3, empty=1, rejected=1)
+    """
+
+    read: int = 0
+    scored: int = 0
+    empty: int = 0
+    rejected: int = 0
+
+    def __add__(self, other: "ScoringLedger") -> "ScoringLedger":
+        parts = zip(astuple(self), astuple(other), strict=True)
+        return ScoringLedger(*(mine + theirs for mine, theirs in parts))
+
+
+@dataclass(frozen=True)
 class Resources:
     """What a run may use: it decides how fast, never what comes out."""
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.tasks import RESOURCES, begin, examples, multi_label
+from tests.tasks import RESOURCES, begin, examples, multi_label, texts
 
 from manyhands.bundle.bundle import VERSION, Bundle, BundleConfig, open_bundle, save_bundle
 from manyhands.catalog import LEARNERS, load
@@ -13,7 +13,7 @@ from manyhands.settings import TextSettings
 from manyhands.spread.single import Single
 from manyhands.text.corpus import corpus_of
 from manyhands.text.labelled_rows import LabelledRows, Labels
-from manyhands.text.ragged import from_strings
+from manyhands.text.ragged import Ragged, from_strings
 from manyhands.training.exchange import Alone
 from manyhands.training.job import job_for
 
@@ -67,6 +67,28 @@ def test_texts_without_anything_known_have_a_score(name):
     assert scores.shape == (3, 2)
     assert np.isfinite(scores).all()
     assert np.allclose(scores[0], scores[1])
+
+
+@pytest.mark.parametrize("labels", [2, 12])
+def test_texts_score_the_same_by_the_shortest_way(name, labels):
+    """A few texts and many, long ones and empty ones; and letters where the model takes words apart."""
+    normal = from_strings(
+        [*texts(600)[0], "", "great", "zyzzyva", ("food staff " * 2_000).strip(), "naïve 漢字 x"]
+    )
+    rows = examples(600, 4) if labels == 2 else _of_many_labels(600, labels)
+    for settings in [{}, {"char_ngrams": "3-4"}] if name != "lstm" else [{}]:
+        model = trained(name, rows, epochs=1, **settings).model
+        expected = model.scores(model.read(normal))
+        assert np.allclose(model.score_texts(normal), expected, atol=1e-5)
+        few = Ragged(normal.data, normal.offsets[590:])
+        assert np.allclose(model.score_texts(few), expected[590:], atol=1e-5)
+
+
+def _of_many_labels(count, labels):
+    """More labels than the vectors of fasttext have numbers."""
+    rows = examples(count, 4)
+    ids = np.arange(count, dtype=np.int32) % labels
+    return LabelledRows(rows.corpus, Labels.single(ids, [str(k) for k in range(labels)]), rows.weights)
 
 
 def test_the_same_weights_in_every_run_and_with_any_threads(name):

@@ -31,6 +31,9 @@ class ToyModel:
     def read(self, normal):
         return corpus_of(normal)
 
+    def score_texts(self, normal):
+        return self.scores(self.read(normal))
+
     def scores(self, corpus, threads=1):
         counts = self.counts + self.smoothing
         logs = np.log(counts / counts.sum(axis=0))

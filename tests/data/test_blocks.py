@@ -31,12 +31,18 @@ class FakeStream:
 
 def cut(data: bytes, step: int, cutter=cut_lines) -> tuple[list[bytes], list[int], list[int]]:
     records, lines, rejected = [], [], []
+    raw = b""
     for block in blocks(FakeStream(data, step), cutter, "too long"):
         assert isinstance(block, RecordBlock)
+        raw += block.raw.tobytes()
+        for k, start in enumerate(block.starts.tolist()):
+            record = block.rows.data[block.rows.offsets[k] : block.rows.offsets[k + 1]].tobytes()
+            assert block.raw[start : start + len(record)].tobytes() == record
         text, offsets = block.rows.data.tobytes(), block.rows.offsets.tolist()
         records += [text[a:b] for a, b in pairwise(offsets)]
         lines += block.lines.tolist()
         rejected += [rejection.line for rejection in block.rejected]
+    assert raw == data  # of the file, no byte is lost
     return records, lines, rejected
 
 

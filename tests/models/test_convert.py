@@ -1,5 +1,7 @@
 """What other tools read from a converted bundle beside what the bundle itself says."""
 
+import csv
+import io
 import json
 import sys
 from dataclasses import replace
@@ -15,7 +17,7 @@ from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 from manyhands.bundle.bundle import Bundle, open_bundle
-from manyhands.bundle.convert import convert
+from manyhands.bundle.convert import convert, onnx_inputs
 from manyhands.cli import convert as verb
 from manyhands.errors import MissingPartError, UsageError
 from manyhands.formats import onnx as onnx_format
@@ -52,9 +54,27 @@ def trained(folder: Path, labels: int, **settings: object) -> Bundle:
 def by_onnx(path: Path, bundle: Bundle, text: str) -> np.ndarray:
     runtime = pytest.importorskip("onnxruntime", reason="needs onnxruntime")
     session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    corpus = corpus_of(bundle.normaliser.ragged(from_strings([text])))
-    features = Featuriser(bundle.model.space, corpus, distinct=bundle.model.distinct).of(np.arange(1))
-    return session.run(["probabilities"], {"ids": features.ids.astype(np.int64)})[0]
+    return session.run(["probabilities"], onnx_inputs(bundle, [text])[0])[0]
+
+
+@pytest.mark.parametrize("model", ["ngrams", "fasttext"])
+def test_onnx_from_raw_reviews(model: str, tmp_path: Path, real_data: Path) -> None:
+    """The lines of the how-to: 1,000 real reviews as they are, to 1e-5."""
+    runtime = pytest.importorskip("onnxruntime", reason="needs onnxruntime")
+    with pa.CompressedInputStream(
+        pa.OSFile(str(real_data / "reviews/imdb_polarity/test.csv.zst")), "zstd"
+    ) as raw:
+        rows = list(csv.reader(io.StringIO(raw.read(2_500_000).decode("utf-8", "replace"))))[:1500]
+    (tmp_path / "raw.csv").write_text(
+        "".join(f'"{a}","{b.replace(chr(34), chr(34) * 2)}"\n' for a, b in rows)
+    )
+    train(tmp_path / "raw.csv", tmp_path / "run", model=model, epochs=1, format="yelp")
+    bundle = open_bundle(tmp_path / "run")
+    convert(bundle, "onnx", str(tmp_path / "model.onnx"))
+    texts = [text for _, text in rows[:1000]]
+    session = runtime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    found = [session.run(["probabilities"], fed)[0] for fed in onnx_inputs(bundle, texts)]
+    assert np.abs(np.array(found) - bundle.scores(from_strings(texts))).max() < 1e-5
 
 
 @pytest.mark.parametrize("loss", ["softmax", "one-vs-all"])

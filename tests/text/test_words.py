@@ -1,5 +1,6 @@
 """Numbering words beside a Python dict, and the vocabulary on disk."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from manyhands.text.ragged import from_strings
 from manyhands.text.vocabulary import UNKNOWN, Vocabulary, vocabulary_from_counts
-from manyhands.text.words import Numbered, WordTable, next_number
+from manyhands.text.words import Numbered, WordTable, hash_word, hash_words, next_number
 
 words = st.text(st.characters(exclude_categories=["Z", "C"], exclude_characters=" "), min_size=1, max_size=20)
 rows_of_words = st.lists(st.lists(words, max_size=12), min_size=1, max_size=12)
@@ -65,3 +66,20 @@ def test_a_limit_cuts_what_would_be_the_whole_vocabulary() -> None:
         kept = min(limit, int((every.counts >= 5).sum()))
         assert some.words.to_pylist() == every.words.to_pylist()[:kept]
         assert some.counts.tolist() == every.counts.tolist()[:kept]
+
+
+@given(rows_of_words, st.integers(0, 9))
+def test_words_are_hashed_alike_one_by_one_and_all_at_once(rows: list[list[str]], spare: int) -> None:
+    """Also at the very end of memory, where eight bytes cannot be loaded any more."""
+    texts = from_strings([" ".join(row) for row in rows])
+    data = np.append(texts.data, np.full(spare, 0x41, np.uint8))
+    room = len(data) + 1
+    ends, hashes = np.empty(room, np.int64), np.empty(room, np.uint64)
+    for start, end in pairwise(texts.offsets.tolist()):
+        expected, i = [], start
+        while i < end:
+            value, stop = hash_word(data, i, end)
+            expected.append(int(value))
+            i = stop + 1
+        count = hash_words(data, start, end, ends, hashes)
+        assert hashes[:count].tolist() == expected

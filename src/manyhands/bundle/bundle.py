@@ -19,8 +19,9 @@ from manyhands.catalog import LEARNERS, load_model
 from manyhands.errors import InputError, UsageError
 from manyhands.models.model import CLASSIFY, Arrays, Classifier, Model, Scores
 from manyhands.settings import LabelScheme, TextSettings
+from manyhands.storage.cache import local_copy
 from manyhands.storage.destination import MARKERS, Kind, destination, not_found
-from manyhands.storage.files import StrPath, cache_folder, flush, reading, sha256
+from manyhands.storage.files import StrPath, flush, reading, sha256
 from manyhands.storage.tensors import read_tensors, write_tensors
 from manyhands.text.normalise import Normaliser
 from manyhands.text.ragged import Ragged, from_strings
@@ -89,8 +90,7 @@ class Bundle:
 
     def scores(self, texts: Ragged) -> Scores:
         """The probability of each label for each raw text."""
-        model = self.classifier
-        return model.scores(model.read(self.normaliser.ragged(texts)))
+        return self.classifier.score_texts(self.normaliser.ragged(texts))
 
     def predict(self, texts: list[str], top: int = 1) -> list[list[tuple[str, float]]]:
         """The most likely labels of each text, with their probabilities."""
@@ -212,17 +212,17 @@ def load_bundle(path: StrPath) -> Bundle:
         if not filesystem.exists(f"{remote}/{SUMS}"):
             raise InputError(f"{path} is not a complete bundle; make it with: manyhands train … --out {path}")
         sums = filesystem.cat_file(f"{remote}/{SUMS}", end=LARGEST_SUMS_BYTES)
-        copy = cache_folder("bundles") / hashlib.sha256(sums).hexdigest()[:32]
-        if not (copy / SUMS).is_file():
-            with destination(str(copy), True, BUNDLE) as folder:  # another process may do the same
-                for line in sums.decode("utf-8", "replace").splitlines():
-                    found = SUM_LINE.fullmatch(line)
-                    if not found:
-                        raise InputError(f"{path}/{SUMS} is damaged; write the bundle again")
-                    filesystem.get_file(f"{remote}/{found[2]}", str(folder / found[2]))
-                (folder / SUMS).write_bytes(sums)
-                open_bundle(folder).verify()
-        return open_bundle(copy)
+
+        def fetch(folder: Path) -> None:
+            for line in sums.decode("utf-8", "replace").splitlines():
+                found = SUM_LINE.fullmatch(line)
+                if not found:
+                    raise InputError(f"{path}/{SUMS} is damaged; write the bundle again")
+                filesystem.get_file(f"{remote}/{found[2]}", str(folder / found[2]))
+            (folder / SUMS).write_bytes(sums)
+            open_bundle(folder).verify()
+
+        return open_bundle(local_copy("bundles", hashlib.sha256(sums).hexdigest()[:32], BUNDLE, fetch))
 
 
 def load_classifier(path: StrPath) -> Bundle:

@@ -1,13 +1,16 @@
 """``convert``: a bundle in the file formats of other tools.
 
 ``safetensors`` is the whole model in one file, ``onnx`` the way from feature numbers to
-probabilities. How a text becomes feature numbers stays in manyhands:
-``manyhands.models.ngram.features.Featuriser``. The other formats are of word vectors; ``vec`` is the same as
-``word2vec``.
+probabilities. How a text becomes feature numbers stays in manyhands, in ``onnx_inputs``: no operator of ONNX
+gives the bytes of a string, so none can hash a word as a model does. The other formats are of word vectors;
+``vec`` is the same as ``word2vec``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+
+import numpy as np
+import numpy.typing as npt
 
 from manyhands.bundle.bundle import Bundle
 from manyhands.bundle.word_vectors import embedding_of
@@ -17,6 +20,7 @@ from manyhands.formats.vector_writing import WRITERS, write_embedding
 from manyhands.models.model import ONNX, Exportable
 from manyhands.storage.files import refuse_to_replace, writing
 from manyhands.storage.tensors import send_tensors
+from manyhands.text.ragged import from_strings
 
 
 def convert(bundle: Bundle, to: str, out: str, *, overwrite: bool = False) -> list[str]:
@@ -44,6 +48,12 @@ def _to_onnx(bundle: Bundle, out: str) -> list[str]:
     with writing(out) as file:
         file.write(data)
     return [out]
+
+
+def onnx_inputs(bundle: Bundle, texts: Sequence[str]) -> list[dict[str, npt.NDArray[np.int64]]]:
+    """What an ONNX session of this bundle is fed for each raw text: its feature numbers."""
+    model: Exportable = bundle.need(ONNX, "cannot be converted to onnx")
+    return [{"ids": ids} for ids in model.feature_ids(bundle.normaliser.ragged(from_strings(texts)))]
 
 
 def _to_vectors(to: str, bundle: Bundle, out: str) -> list[str]:

@@ -24,9 +24,9 @@ def convert(
 ) -> None:
     """Write a bundle in the file formats of other tools.
 
-    The input of an ONNX file is feature numbers; manyhands makes these from texts, with
-    manyhands.models.ngram.features.Featuriser. Files of word vectors leave out words that contain a
-    blank, which they cannot hold.
+    An ONNX file begins with feature numbers. Normalising and hashing of raw text are left outside, as ONNX
+    has no operators for them: manyhands.bundle.convert.onnx_inputs makes the numbers. Files of word vectors
+    leave out words that contain a blank, which they cannot hold.
     """
     from manyhands.bundle.bundle import load_bundle
     from manyhands.bundle.convert import convert as write

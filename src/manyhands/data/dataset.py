@@ -19,8 +19,8 @@ from manyhands.data.manifest import FILE as MANIFEST_FILE
 from manyhands.errors import InputError
 from manyhands.kernels.compile import Ints, kernel
 from manyhands.records import SPLITS
-from manyhands.storage.destination import destination
-from manyhands.storage.files import STDIN, cache_folder, reading
+from manyhands.storage.cache import local_copy
+from manyhands.storage.files import STDIN, reading
 from manyhands.text.normalise import Normaliser
 from manyhands.text.vocabulary import Vocabulary
 
@@ -65,15 +65,15 @@ def _local_copy(path: str) -> Path:
         if filesystem.size(f"{remote}/{MANIFEST_FILE}") > LARGEST_BYTES:
             raise InputError(f"{path}/{MANIFEST_FILE} is too large to be a manifest")
         stored = filesystem.cat_file(f"{remote}/{MANIFEST_FILE}")
-        copy = cache_folder("datasets") / hashlib.sha256(stored).hexdigest()[:32]
-        if not (copy / MANIFEST_FILE).is_file():
-            with destination(str(copy), True, DATASET) as folder:  # another process may do the same
-                (folder / MANIFEST_FILE).write_bytes(stored)
-                manifest = Manifest.load(folder)
-                for name in [part.name for part in manifest.parts] + list(manifest.files):
-                    filesystem.get_file(f"{remote}/{name}", str(folder / name))
-                manifest.verify(folder)
-        return copy
+
+        def fetch(folder: Path) -> None:
+            (folder / MANIFEST_FILE).write_bytes(stored)
+            manifest = Manifest.load(folder)
+            for name in [part.name for part in manifest.parts] + list(manifest.files):
+                filesystem.get_file(f"{remote}/{name}", str(folder / name))
+            manifest.verify(folder)
+
+        return local_copy("datasets", hashlib.sha256(stored).hexdigest()[:32], DATASET, fetch)
 
 
 class Dataset:

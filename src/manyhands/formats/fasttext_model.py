@@ -619,6 +619,9 @@ class ImportedFastText:
     def read(self, normal: Ragged) -> Corpus:
         return corpus_once(normal)
 
+    def score_texts(self, normal: Ragged) -> Floats:
+        return self.scores_of(normal)
+
     def scores(self, corpus: Corpus, threads: int = 1) -> Floats:
         """The probability of each label for each row, its words joined by blanks."""
         out = np.empty((len(corpus), len(self._model.labels)), np.float32)

@@ -81,6 +81,10 @@ class Classifier(Model, Protocol):
         """The probability of each label for each row."""
         ...
 
+    def score_texts(self, normal: Ragged) -> Scores:
+        """The same for normalised texts, by the shortest way: in one thread, and nothing is kept of them."""
+        ...
+
 
 class Embedder(Model, Protocol):
     """``EMBED``: it has word vectors."""
@@ -111,4 +115,8 @@ class Exportable(Model, Protocol):
 
     def add_to(self, graph: OnnxGraph) -> None:
         """Put the way from feature numbers to probabilities into an ONNX graph."""
+        ...
+
+    def feature_ids(self, normal: Ragged) -> list[npt.NDArray[np.int64]]:
+        """The feature numbers of each normalised text, which that graph reads."""
         ...

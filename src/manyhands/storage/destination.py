@@ -2,11 +2,12 @@
 
 It is made in a folder beside its final place, or in a temporary one if that is remote, and
 moved there when everything is written. A folder that a killed run left behind is removed by
-the next run to the same place; a running one holds a lock on its folder.
+the next run to the same place, and so are its uploads; a running one holds a lock on its folder.
 """
 
 import fcntl
 import glob
+import hashlib
 import os
 import re
 import shutil
@@ -22,6 +23,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from manyhands.errors import InputError, UsageError
 from manyhands.storage.files import cannot_write, flush, reading
+from manyhands.storage.place import abort_uploads
 
 
 @dataclass(frozen=True)
@@ -194,18 +196,24 @@ def _remote(
 ) -> Iterator[Path]:
     with reading(out):
         _standing(filesystem, path, out, overwrite, kind)
+    # A name of its own for each place, by which the next run finds what a killed one left.
+    unfinished = f"manyhands-{hashlib.sha256(out.encode()).hexdigest()[:16]}{UNFINISHED}"
+    _remove_leftovers(Path(tempfile.gettempdir()), unfinished)
+    folder, lock = _locked_folder(Path(tempfile.gettempdir()), unfinished)
     try:
-        with tempfile.TemporaryDirectory(prefix="manyhands-") as folder:
-            yield Path(folder)
-            with reading(out):
-                for old in _standing(filesystem, path, out, overwrite, kind):
-                    filesystem.rm_file(old)
-                for name, where in staged.files.items():
-                    filesystem.cp_file(where, f"{path}/{name}")
-                names = [entry.name for entry in Path(folder).iterdir() if not entry.name.startswith(".")]
-                for name in sorted(names, key=lambda name: name == kind.marker):  # the marker last
-                    filesystem.put_file(f"{folder}/{name}", f"{path}/{name}")
+        yield folder
+        with reading(out):
+            abort_uploads(filesystem, path)
+            for old in _standing(filesystem, path, out, overwrite, kind):
+                filesystem.rm_file(old)
+            for name, where in staged.files.items():
+                filesystem.cp_file(where, f"{path}/{name}")
+            names = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
+            for name in sorted(names, key=lambda name: name == kind.marker):  # the marker last
+                filesystem.put_file(f"{folder}/{name}", f"{path}/{name}")
     finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
         if staged.folder and filesystem.exists(staged.folder):
             filesystem.rm(staged.folder, recursive=True)
 

@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -142,13 +142,18 @@ def reading(name: str) -> Iterator[None]:
         raise InputError(f"{name} cannot be read: {str(error).splitlines()[0]}") from None
 
 
+def codec_of(name: str) -> str | None:
+    """How a file of this name is compressed; None if it is not."""
+    return next((codec for suffix, codec in SUFFIX_CODECS.items() if name.lower().endswith(suffix)), None)
+
+
 @contextmanager
 def writing(out: str) -> Iterator[Any]:
     """A file to write, compressed as its ending says, that appears under its name when it is whole."""
     if out == STDIN:
         yield sys.stdout.buffer
         return
-    codec = next((codec for suffix, codec in SUFFIX_CODECS.items() if out.lower().endswith(suffix)), None)
+    codec = codec_of(out)
     try:
         with _new_file(*url_to_fs(out)) as file:
             if codec is None:
@@ -175,8 +180,25 @@ def _new_file(filesystem: Any, path: str) -> Iterator[Any]:
         with new_path(Path(path)) as place, place.open("wb") as file:
             yield file
     else:
-        with filesystem.transaction, filesystem.open(path, "wb") as file:
+        file = filesystem.open(path, "wb")
+        with discarded_on_error(file):
             yield file
+
+
+@contextmanager
+def discarded_on_error(file: Any) -> Iterator[None]:
+    """Close a file of a store, which makes it appear; or have it never appear if anything fails.
+
+    The transactions of fsspec would do, but one belongs to all threads that use the store.
+    """
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):  # what went wrong first is what is told
+            file.discard()
+        file.closed = True  # or it would be completed when it is forgotten
+        raise
+    file.close()
 
 
 @contextmanager

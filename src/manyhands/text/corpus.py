@@ -103,7 +103,7 @@ def _join(tokens: npt.NDArray[np.integer], letters: Bytes, words: Ints, ends: In
 
 
 @kernel
-def _of_word(value: np.uint64) -> np.uint64:
+def word_hash(value: np.uint64) -> np.uint64:
     """A word's hash: never that of no word."""
     return value if value != NO_WORD else FIRST
 
@@ -112,7 +112,7 @@ def _of_word(value: np.uint64) -> np.uint64:
 def _hash_words(letters: Bytes, offsets: Ints, out: Hashes) -> None:
     for word in range(len(offsets) - 1):
         value, _ = hash_word(letters, offsets[word], offsets[word + 1])
-        out[word] = _of_word(value) if offsets[word + 1] > offsets[word] else NO_WORD
+        out[word] = word_hash(value) if offsets[word + 1] > offsets[word] else NO_WORD
 
 
 def hash_rows(values: npt.NDArray[np.float32]) -> Hashes:
@@ -128,7 +128,7 @@ def _hash_rows(bits: Numbers, out: Hashes) -> None:
         value = FIRST
         for k in range(bits.shape[1]):
             value = mix(value + np.uint64(bits[row, k]))
-        out[row] = _of_word(value)
+        out[row] = word_hash(value)
 
 
 def corpus_of(normal: Ragged) -> Corpus:
@@ -178,7 +178,7 @@ def _split(data: Bytes, rows: Ints, hashes: Hashes, letters: Bytes, starts: Ints
         i, end = rows[row], rows[row + 1]
         while i < end:
             value, stop = hash_word(data, i, end)
-            hashes[word] = _of_word(value)
+            hashes[word] = word_hash(value)
             for k in range(stop - i):
                 letters[at + k] = data[i + k]
             at += stop - i

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.kernels.compile import Bytes, Hashes, Ints, kernel
-from manyhands.text.corpus import NO_WORD, Corpus
+from manyhands.text.corpus import NO_WORD, Corpus, word_hash
 from manyhands.text.hashing import mix
 from manyhands.text.ragged import Ragged
+from manyhands.text.words import hash_words
 
 Slots = npt.NDArray[np.uint32]
 
@@ -133,3 +134,32 @@ def row_slots(
                 out[n] = letters[np.uint64(j)]
                 n += ONE
     return int(n)
+
+
+@kernel
+def text_slots(
+    data: Bytes,
+    start: int,
+    end: int,
+    ngrams: int,
+    ngram_mask: np.uint64,
+    word_base: np.uint64,
+    word_mask: np.uint64,
+    ends: Ints,
+    hashes: Hashes,
+    out: Slots,
+) -> np.uint64:
+    """As ``row_slots``, straight from a normalised text; ``ends`` and ``hashes`` are room for its words."""
+    count, n = hash_words(data, start, end, ends, hashes), np.uint64(0)
+    for first in range(count):
+        hashes[np.uint64(first)] = word_hash(hashes[np.uint64(first)])
+    for first in range(count):
+        value = hashes[np.uint64(first)]
+        out[n] = word_base + ((value * SPREAD) >> np.uint64(32) & word_mask)
+        n += ONE
+        for other in range(first + 1, min(count, first + ngrams)):
+            value = (value ^ (value >> np.uint64(29))) * STEP + hashes[np.uint64(other)]
+            mixed = value * SPREAD
+            out[n] = (mixed ^ (mixed >> np.uint64(32))) >> np.uint64(8) & ngram_mask
+            n += ONE
+    return n

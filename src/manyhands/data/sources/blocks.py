@@ -5,7 +5,8 @@ delimited files a row, whose quoted fields may hold line ends.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -21,16 +22,29 @@ BOM = b"\xef\xbb\xbf"
 NEWLINE, RETURN, QUOTE = 0x0A, 0x0D, 0x22
 NEWLINES = np.uint64(0x0A0A0A0A0A0A0A0A)
 ONES, TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+NONE = np.zeros(1, np.int64)  # no records: their only offset
 
 
 @dataclass(frozen=True)
 class RecordBlock:
-    """Whole records of one file, their line ends included."""
+    """Whole records of one file, their line ends included.
+
+    ``raw`` are all bytes of the file that the block covers, also those of rejected records: one after the
+    other, those of all blocks are the file. Of messages, which are no file, there are none.
+    """
 
     file: str
     rows: Ragged
     lines: Ints  # the line of the stream on which each record begins, counted from 1
     rejected: list[Rejection] = field(default_factory=list)
+    raw: Bytes = field(default_factory=lambda: np.empty(0, np.uint8))
+    starts: Ints = field(default_factory=lambda: NONE[:0])  # where each record begins in ``raw``
+
+    def whole_rows(self) -> dict[str, Any]:
+        """What ``Records`` hold of whole rows: the bytes, and where each ends, its line end left out."""
+        ends = self.starts + self.rows.lengths()
+        _before_line_ends(read_only(self.raw), self.starts, ends)
+        return {"raw": self.raw, "ends": ends}
 
 
 # A cutter finds the whole records at the head of its bytes: where each begins, then where the
@@ -43,7 +57,7 @@ def blocks(stream: InputStream, cut: Cutter, too_long: str) -> Iterator[RecordBl
     name, line, rest = stream.file.name, 1, np.empty(0, np.uint8)
     first, skipping = stream.begins, False
     while True:
-        data = stream.read_behind(rest, BLOCK_BYTES)
+        raw = data = stream.read_behind(rest, BLOCK_BYTES)
         final = len(data) == len(rest)
         if first and data[:3].tobytes() == BOM:
             data = data[3:]
@@ -51,9 +65,11 @@ def blocks(stream: InputStream, cut: Cutter, too_long: str) -> Iterator[RecordBl
         if skipping:  # inside a record that was too long: go on behind its line
             end = _line_end(data)
             if not end and not final:
+                yield RecordBlock(name, Ragged(data, NONE), NONE[:0], raw=raw)
                 continue
             data, line, skipping = data[end:] if end else data[:0], line + 1, False
         starts, before = cut(read_only(data), final)
+        places = starts[:-1] + (len(raw) - len(data))
         lines = before + line
         rest, line = data[starts[-1] :], int(lines[-1])
         rejected = []
@@ -62,8 +78,10 @@ def blocks(stream: InputStream, cut: Cutter, too_long: str) -> Iterator[RecordBl
             end = _line_end(rest)
             rest, skipping = rest[end:] if end else rest[:0], not end
             line += not skipping
-        if len(starts) > 1 or rejected:
-            yield _without_long_ones(RecordBlock(name, Ragged(data, starts), lines[:-1], rejected), too_long)
+        raw = raw[: len(raw) - len(rest)]
+        if len(raw):
+            block = RecordBlock(name, Ragged(data, starts), lines[:-1], rejected, raw, places)
+            yield _without_long_ones(block, too_long)
         if final and not len(rest):
             return
 
@@ -75,7 +93,23 @@ def _without_long_ones(block: RecordBlock, too_long: str) -> RecordBlock:
         return block
     rejected = [Rejection(block.file, line, too_long) for line in block.lines[long].tolist()]
     kept = np.flatnonzero(~long)
-    return RecordBlock(block.file, block.rows.take(kept), block.lines[kept], block.rejected + rejected)
+    return replace(
+        block,
+        rows=block.rows.take(kept),
+        lines=block.lines[kept],
+        starts=block.starts[kept],
+        rejected=block.rejected + rejected,
+    )
+
+
+@kernel
+def _before_line_ends(data: Bytes, starts: Ints, ends: Ints) -> None:
+    """Move each end to before the line end that stands there."""
+    for row in range(len(ends)):
+        end = ends[row]
+        while end > starts[row] and (data[end - 1] == NEWLINE or data[end - 1] == RETURN):
+            end -= 1
+        ends[row] = end
 
 
 @kernel

@@ -25,6 +25,7 @@ class Columns(Source):
 
     by_line = False
     magic: ClassVar[bytes]
+    schema: pa.Schema
     _file: Any
 
     def __init__(self, stream: InputStream, fields: FieldNames) -> None:
@@ -42,7 +43,10 @@ class Columns(Source):
         for name in self._wanted:
             if name not in schema.names:
                 raise InputError(f"{self._name}: no column '{name}' among {', '.join(schema.names)}")
+        if fields.all_columns:
+            self._wanted = schema.names
         self.rates_stars = self.fields.rates_stars
+        self.columns, self.schema = tuple(schema.names), schema
 
     @classmethod
     def knows(cls, head: bytes) -> bool:
@@ -87,6 +91,7 @@ class Columns(Source):
                 _keys(batch[fields.label]) if fields.label else None,
                 batch[fields.weight] if fields.weight else None,
                 bad,
+                batch=batch if fields.all_columns else None,
             )
 
 
@@ -97,6 +102,14 @@ class Parquet(Columns):
     def _open(self, raw: Any) -> pa.Schema:
         self._file = pyarrow.parquet.ParquetFile(raw)
         return self._file.schema_arrow
+
+    @property
+    def compression(self) -> str:
+        """How its columns are compressed: all like the first."""
+        facts = self._file.metadata
+        known = facts.num_row_groups and facts.num_columns
+        name = str(facts.row_group(0).column(0).compression) if known else "SNAPPY"
+        return "none" if name == "UNCOMPRESSED" else name.lower()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         facts = self._file.metadata

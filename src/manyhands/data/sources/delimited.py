@@ -4,14 +4,15 @@ import csv
 import io
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from manyhands.data.sources.blocks import RecordBlock, blocks, cut_delimited
-from manyhands.data.sources.source import TEXT_NAMES, FieldNames, Records, Source, SourcePiece
+from manyhands.data.sources.blocks import BOM, RecordBlock, blocks, cut_delimited
+from manyhands.data.sources.source import TEXT_NAMES, FieldNames, Records, Source, SourcePiece, Wording
 from manyhands.errors import InputError
 from manyhands.kernels.compile import Bytes, Ints
 from manyhands.storage.files import InputStream
@@ -36,6 +37,7 @@ class Delimited(Source):
                 raise InputError(f"{stream.file.name}: no column '{name}' among {', '.join(self._names)}")
         self.fields = fields
         self.rates_stars = fields.rates_stars
+        self.columns = tuple(self._names) if self._has_header else ()
 
     @classmethod
     def knows(cls, head: bytes) -> bool:
@@ -71,19 +73,29 @@ class Delimited(Source):
                 f"{block.file} lines {lines[0]} to {lines[-1]}: the rows cannot be told apart; "
                 "check the quotes, or name another format with --format"
             )
-        # Arrow leaves out the rows with a wrong number of columns: put a null in their place.
-        good = np.setdiff1d(np.arange(len(lines)), list(bad))
-        place = np.full(len(lines), -1)
-        place[good] = np.arange(len(good))
-        index = pa.array(place, mask=place < 0)
+        aligned = partial(_aligned, lines=len(lines), bad=bad)
         return Records(
             block.file,
             lines,
-            from_arrow(texts.take(index)),
-            labels.take(index) if labels is not None else None,
-            weights.take(index) if weights is not None else None,
+            from_arrow(aligned(texts)),
+            aligned(labels) if labels is not None else None,
+            aligned(weights) if weights is not None else None,
             bad,
             block.rejected,
+            **(_whole_rows(block, first) if fields.all_columns else {}),
+        )
+
+    def wording(self, names: tuple[str, str], labels: list[str]) -> Wording:
+        """In quotation marks where the first field of the file is, or a label needs them."""
+        comma = self._delimiter
+        always = self._stream.head().removeprefix(BOM).startswith(b'"')
+        label, probability = (_quoted(name, comma, always) for name in names)
+        mark = '"' if always else ""
+        return Wording(
+            f"{comma}{label}{comma}{probability}".encode(),
+            [f"{comma}{_quoted(value, comma, always)}{comma}{mark}".encode() for value in labels],
+            mark.encode(),
+            f"{comma}{mark * 2}{comma}{mark * 2}".encode(),
         )
 
     def _columns(self, data: Bytes) -> tuple[pa.Table, dict[int, str]]:
@@ -138,6 +150,34 @@ class Yelp(Delimited):
         columns = [table[name] for name in self._names[1:]]
         joined = pc.binary_join_element_wise(*columns, b" ") if len(columns) > 1 else columns[0]
         return pc.replace_substring(joined, b"\\n", b" ")
+
+
+def _aligned(column: pa.ChunkedArray, lines: int, bad: dict[int, str]) -> pa.ChunkedArray:
+    """Arrow leaves out the rows with a wrong number of columns: put a null in their place."""
+    if not bad:
+        return column
+    good = np.setdiff1d(np.arange(lines), list(bad))
+    place = np.full(lines, -1)
+    place[good] = np.arange(len(good))
+    return column.take(pa.array(place, mask=place < 0))
+
+
+def _whole_rows(block: RecordBlock, first: int) -> dict[str, Any]:
+    """Empty lines stay empty; the ``first`` rows, one or none, are the header."""
+    whole = block.whole_rows()
+    ends = np.where(whole["ends"] > block.starts, whole["ends"], -1)
+    return {**whole, "ends": ends[first:], "header_end": int(ends[0]) if first else None}
+
+
+def _quoted(value: str, delimiter: str, always: bool) -> str:
+    """A field as it is written to a file.
+
+    >>> print(_quoted('a "b"', ",", False), _quoted("a", ",", False), _quoted("a", ",", True))
+    "a ""b\""" a "a"
+    """
+    if not always and not any(sign in value for sign in (delimiter, '"', "\n", "\r")):
+        return value
+    return '"' + value.replace('"', '""') + '"'
 
 
 def _first_row(head: bytes) -> list[str]:

@@ -10,16 +10,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from manyhands.data.sources.blocks import BOM, RecordBlock, blocks, cut_lines
-from manyhands.data.sources.json_scanner import field_values, find_fields
+from manyhands.data.sources.json_scanner import CLOSE_BRACE, OPEN_BRACE, field_values, find_fields
 from manyhands.data.sources.loose import looks_loose, loose_to_json
-from manyhands.data.sources.source import SEPARATOR, FieldNames, Records, Source, SourcePiece, map_distinct
+from manyhands.data.sources.source import (
+    SEPARATOR,
+    FieldNames,
+    Records,
+    Source,
+    SourcePiece,
+    Wording,
+    map_distinct,
+)
 from manyhands.errors import InputError
-from manyhands.kernels.compile import Flags
+from manyhands.kernels.compile import Bytes, Flags, Ints, kernel, read_only
 from manyhands.storage.files import InputStream
 from manyhands.text.ragged import Ragged, from_arrow, from_strings
 from manyhands.text.utf8 import blank, valid_utf8
 
 LINES_LOOKED_AT = 100  # to find the fields
+BLANK = 0x20
 
 
 class JsonLines(Source):
@@ -29,7 +38,8 @@ class JsonLines(Source):
 
     def __init__(self, stream: InputStream, fields: FieldNames) -> None:
         name = stream.file.name
-        super().__init__(stream, fields.resolve(_names(stream.head(), name), name))
+        self.columns = tuple(_names(stream.head(), name))
+        super().__init__(stream, fields.resolve(list(self.columns), name))
         self.rates_stars = self.fields.rates_stars
 
     @classmethod
@@ -69,7 +79,40 @@ class JsonLines(Source):
             columns[fields.weight] if fields.weight else None,
             bad,
             block.rejected,
+            **(self._whole_rows(block, usable & ~broken) if fields.all_columns else {}),
         )
+
+    def _whole_rows(self, block: RecordBlock, objects: Flags) -> dict[str, Any]:
+        """More fields go before the brace that closes the object; of other lines, nowhere."""
+        whole = block.whole_rows()
+        _before_braces(read_only(block.raw), block.starts, objects, whole["ends"])
+        return whole
+
+    def wording(self, names: tuple[str, str], labels: list[str]) -> Wording:
+        label, probability = (json.dumps(name, ensure_ascii=False) for name in names)
+        values = [json.dumps(value, ensure_ascii=False) for value in labels]
+        return Wording(
+            b"",
+            [f", {label}: {value}, {probability}: ".encode() for value in values],
+            b"",
+            f", {label}: null, {probability}: null".encode(),
+        )
+
+
+@kernel
+def _before_braces(data: Bytes, starts: Ints, objects: Flags, ends: Ints) -> None:
+    """Move each end to the closing brace of its object; -1 where there is no object, or an empty one."""
+    for row in range(len(ends)):
+        first, last = starts[row], ends[row] - 1
+        while last > first and data[last] <= BLANK:
+            last -= 1
+        while first < last and data[first] <= BLANK:
+            first += 1
+        filled = last - 1
+        while filled > first and data[filled] <= BLANK:
+            filled -= 1
+        found = data[first] == OPEN_BRACE and data[last] == CLOSE_BRACE and filled > first
+        ends[row] = last if objects[row] and found else -1
 
 
 def _parse_slowly(

@@ -37,7 +37,8 @@ class Labelled(Source):
         halves = Ragged(rows.data, splits).arrow()
         heads, texts = (halves.take(np.arange(k, 2 * len(rows), 2)) for k in (0, 1))
         labels = map_distinct(heads, _label_key, pa.binary()) if self.fields.labelled else None
-        return Records(block.file, block.lines, from_arrow(texts), labels, lost=block.rejected)
+        whole = block.whole_rows() if self.fields.all_columns else {}
+        return Records(block.file, block.lines, from_arrow(texts), labels, lost=block.rejected, **whole)
 
 
 def _label_key(head: bytes) -> bytes | None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from manyhands.catalog import SOURCES, load
 from manyhands.errors import InputError
-from manyhands.kernels.compile import Ints
+from manyhands.kernels.compile import Bytes, Ints
 from manyhands.records import Rejection
 from manyhands.settings import PrepareSettings
 from manyhands.storage.files import InputFile, InputStream
@@ -34,6 +34,7 @@ class FieldNames:
     weight: str | None
     labelled: bool = True
     whole_lines: bool = False  # plain text is never cut inside a line, however long it is
+    all_columns: bool = False  # the records bring their rows with them, as they stand in the file
 
     @property
     def rates_stars(self) -> bool:
@@ -71,6 +72,22 @@ class Records:
     weights: pa.Array | None = None
     bad: dict[int, str] = field(default_factory=dict)
     lost: list[Rejection] = field(default_factory=list)  # rejected before they could become rows
+    # Where whole rows are asked for: the columns; or the bytes of the piece as they stand in the file, and
+    # where in these more can be written behind a row, -1 where nothing can.
+    batch: pa.RecordBatch | None = None
+    raw: Bytes | None = None
+    ends: Ints | None = None
+    header_end: int | None = None  # the same for the names of the columns, where they stand in this piece
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How a format writes a label and its probability behind a row."""
+
+    header: bytes  # behind the names of the columns
+    labels: list[bytes]  # all that stands before the probability, for each label
+    close: bytes  # all that stands behind it
+    none: bytes  # of a row without a label
 
 
 def map_distinct(column: pa.Array, change: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
@@ -90,6 +107,7 @@ class Source(ABC):
     by_line: ClassVar[bool] = True  # a record is a line, so that a file may be cut at any line end
     labelled = True  # False for text without labels
     rates_stars = False  # the labels are ratings from 1 to 5
+    columns: tuple[str, ...] = ()  # the names of its fields, where they have names
 
     def __init__(self, stream: InputStream, fields: FieldNames) -> None:
         self._stream, self.fields = stream, fields
@@ -102,12 +120,19 @@ class Source(ABC):
     @abstractmethod
     def pieces(self) -> Iterator[SourcePiece]: ...
 
+    def wording(self, names: tuple[str, str], labels: list[str]) -> Wording:
+        """A label and its probability behind a row, under these names; here, behind a tab each."""
+        plain = [" ".join(label.split()).encode() for label in labels]
+        return Wording(b"", [b"\t" + label + b"\t" for label in plain], b"", b"\t\t")
 
-def open_source(stream: InputStream, settings: PrepareSettings, *, whole_lines: bool = False) -> Source:
+
+def open_source(
+    stream: InputStream, settings: PrepareSettings, *, whole_lines: bool = False, all_columns: bool = False
+) -> Source:
     """The source that fits the file."""
     labelled = settings.labels != "none"
     names = settings.text_field, settings.label_field, settings.weight_field
-    return source_class(stream, settings)(stream, FieldNames(*names, labelled, whole_lines))
+    return source_class(stream, settings)(stream, FieldNames(*names, labelled, whole_lines, all_columns))
 
 
 def source_class(stream: InputStream, settings: PrepareSettings) -> type[Source]:

@@ -31,7 +31,8 @@ class PlainText(Source):
 
     def parse(self, block: RecordBlock) -> Records:
         """The records of a block of lines."""
-        return Records(block.file, block.lines, block.rows, lost=block.rejected)
+        whole = block.whole_rows() if self.fields.all_columns else {}
+        return Records(block.file, block.lines, block.rows, lost=block.rejected, **whole)
 
 
 @kernel

@@ -4,7 +4,8 @@ It learns vectors of words and sentences on the way, and copes with many labels,
 costs one vector and not a weight for every n-gram.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -90,6 +91,18 @@ class FastTextModel(NgramModel):
             LOSSES[self.loss],
             out,
         )
+
+    @cached_property
+    def _label_parts(self) -> Floats:
+        """What the feature of each rank adds to the score of each label: the product is taken only once."""
+        parts = self.vectors[:, : self.dim] @ self.outputs[:, : self.dim].T
+        return read_only(np.ascontiguousarray(parts[self.space.numbers], np.float32))
+
+    def _rank_scorer(self) -> Callable[[Features, Scores], None] | None:
+        if len(self.labels) >= self.dim:
+            return None
+        parts, loss = self._label_parts, LOSSES[self.loss]
+        return lambda features, out: kernels.score_parts(features.ids, features.offsets, parts, loss, out)
 
     def sentence_vectors(self, corpus: Corpus) -> npt.NDArray[np.float32]:
         """The mean of the vectors of each row's n-grams."""

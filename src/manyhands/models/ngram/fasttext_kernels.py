@@ -239,3 +239,32 @@ def score(
         probabilities(scores, loss)
         for k in range(len(scores)):
             out[row, k] = scores[k]
+
+
+@kernel
+def score_parts(ids: Numbers, offsets: Ints, parts: Floats, loss: int, out: Floats) -> None:
+    """As ``score``, from what each n-gram adds to the score of each label."""
+    labels = parts.shape[1]
+    scores = np.empty(labels, np.float32)
+    for row in range(len(offsets) - 1):
+        start, end = offsets[row], offsets[row + 1]
+        if labels == 2:
+            scores[0], scores[1] = _mean_of_two(ids, start, end, parts)
+        else:
+            _mean(ids, start, end, parts, labels, scores)
+        probabilities(scores, loss)
+        for k in range(labels):
+            out[row, k] = scores[k]
+
+
+@kernel
+def _mean_of_two(ids: Numbers, start: int, end: int, parts: Floats) -> tuple[np.float32, np.float32]:
+    """As ``_mean``, for two columns: both sums stay in the processor."""
+    first, second, last = np.float32(0), np.float32(0), np.uint64(len(ids) - 1)
+    for i in range(np.uint64(start), np.uint64(end)):
+        prefetch(parts, np.uint64(ids[min(i + AHEAD, last)]) * np.uint64(2))
+        feature = np.uint64(ids[i])
+        first += parts[feature, np.uint64(0)]
+        second += parts[feature, np.uint64(1)]
+    count = np.float32(max(end - start, 1))
+    return first / count, second / count

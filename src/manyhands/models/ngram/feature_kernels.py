@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.kernels.compile import AHEAD, Hashes, Ints, kernel, prefetch
-from manyhands.text.ngrams import Slots, row_slots
+from manyhands.kernels.compile import AHEAD, Bytes, Hashes, Ints, kernel, prefetch
+from manyhands.text.ngrams import Slots, row_slots, text_slots
 
 Numbers = npt.NDArray[np.uint32]
 Counts = npt.NDArray[np.uint16]
@@ -142,19 +142,69 @@ def features(
             word_mask,
             scratch,
         )
-        n = _known(scratch, np.uint64(count), bits)
-        if distinct:
-            n = distinct_slots(scratch, n, table)
-        for k in range(n):
-            slot = np.uint64(scratch[k])
-            below = bits[slot >> WORD_BITS] & ((ONE << (slot & LOW6)) - ONE)
-            place = np.uint64(before[slot >> WORD_BITS]) + ones(below)
-            prefetch(numbers, place)
-            ids[at + k] = place
-        for k in range(at, at + n):  # what was asked for above has come by now
-            ids[k] = numbers[np.uint64(ids[k])]
+        n = _number(scratch, np.uint64(count), bits, before, numbers, distinct, table, ids, at)
         at += n
         starts[row + 1] = at
+
+
+@kernel
+def text_features(
+    data: Bytes,
+    rows: Ints,
+    ngrams: int,
+    ngram_mask: np.uint64,
+    word_base: np.uint64,
+    word_mask: np.uint64,
+    bits: Hashes,
+    before: Numbers,
+    numbers: Numbers,
+    distinct: bool,
+    ends: Ints,
+    hashes: Hashes,
+    scratch: Slots,
+    table: Slots,
+    ids: Numbers,
+    starts: Ints,
+) -> None:
+    """As ``features``, straight from normalised texts: nothing is kept of a word but its hash."""
+    at = np.uint64(0)
+    for row in range(len(rows) - 1):
+        count = text_slots(
+            data, rows[row], rows[row + 1], ngrams, ngram_mask, word_base, word_mask, ends, hashes, scratch
+        )
+        at += _number(scratch, count, bits, before, numbers, distinct, table, ids, at)
+        starts[row + 1] = at
+
+
+@kernel
+def _number(
+    slots: Slots,
+    count: np.uint64,
+    bits: Hashes,
+    before: Numbers,
+    numbers: Numbers,
+    distinct: bool,
+    table: Slots,
+    ids: Numbers,
+    at: np.uint64,
+) -> np.uint64:
+    """Write the numbers of the known ones of a row's slots to ``ids``; returns how many there are.
+
+    Without ``numbers``, their ranks: how many known slots stand before each.
+    """
+    n = _known(slots, count, bits)
+    if distinct:
+        n = distinct_slots(slots, n, table)
+    for k in range(n):
+        slot = np.uint64(slots[k])
+        below = bits[slot >> WORD_BITS] & ((ONE << (slot & LOW6)) - ONE)
+        place = np.uint64(before[slot >> WORD_BITS]) + ones(below)
+        ids[at + k] = place
+        if len(numbers):
+            prefetch(numbers, place)
+    for k in range(at, at + n if len(numbers) else at):  # what was asked for above has come by now
+        ids[k] = numbers[np.uint64(ids[k])]
+    return n
 
 
 @kernel

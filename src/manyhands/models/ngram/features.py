@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Annotated, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from manyhands.text.ngrams import Letters, NgramHashing, Slots, row_slots
 from manyhands.text.ragged import Ragged
 
 ROWS_AT_ONCE = 2048
+GROUP_BYTES = 128 << 10  # of texts that are scored at once
 ARENA_FEATURES = 1 << 22
 MOST_COUNTERS = 8  # threads that count, each in a table of its own
 SLOTS_AT_ONCE = 1 << 20
@@ -196,9 +198,12 @@ def room_for(
 def kernel_arguments(
     hashing: NgramHashing, corpus: Corpus, letters: Letters
 ) -> tuple[Hashes, Slots, Ints, int, np.uint64, np.uint64, np.uint64]:
+    return corpus.hashes, letters.slots, letters.offsets, hashing.ngrams, *_masks(hashing)
+
+
+def _masks(hashing: NgramHashing) -> tuple[np.uint64, np.uint64, np.uint64]:
     runs, words, _ = hashing.sizes
-    masks = np.uint64(max(runs - 1, 0)), np.uint64(runs), np.uint64(words - 1)
-    return corpus.hashes, letters.slots, letters.offsets, hashing.ngrams, *masks
+    return np.uint64(max(runs - 1, 0)), np.uint64(runs), np.uint64(words - 1)
 
 
 def find_features(
@@ -335,6 +340,58 @@ def score_rows(
         for _ in map_unordered(fill, range(0, len(corpus), ROWS_AT_ONCE), threads):
             pass
     return out
+
+
+def score_texts(
+    space: FeatureSpace,
+    normal: Ragged,
+    columns: int,
+    score: Callable[[Features, npt.NDArray[np.float32]], None],
+    *,
+    distinct: bool,
+    ranked: bool = False,
+) -> npt.NDArray[np.float32]:
+    """As ``score_rows`` of what ``space.read`` makes of the texts, without a corpus between.
+
+    A few texts at a time go the whole way, in room that stays in the processor's cache: writing down every
+    word of a block, to read it once, takes longer than all that is done with it. If ``ranked``, ``score`` is
+    given the ranks of the features' slots in place of their numbers.
+    """
+    out = np.empty((len(normal), columns), np.float32)
+    cuts = _groups(normal.offsets)
+    sizes = normal.offsets[cuts[1:]] - normal.offsets[cuts[:-1]]
+    words = int((sizes // 2 + np.diff(cuts)).max(initial=0))
+    longest = int(normal.lengths().max(initial=0)) // 2 + 1
+    room = space.hashing.ngrams * longest
+    ends, hashes = np.empty(longest, np.int64), np.empty(longest, np.uint64)
+    scratch, table = np.empty(room, np.uint32), np.zeros(1 << max((2 * room).bit_length(), 4), np.uint32)
+    ids = np.empty(space.hashing.ngrams * words, np.uint32)
+    for first, last in pairwise(cuts.tolist()):
+        starts = np.zeros(last - first + 1, np.int64)
+        kernels.text_features(
+            normal.data,
+            normal.offsets[first : last + 1],
+            space.hashing.ngrams,
+            *_masks(space.hashing),
+            space.bits,
+            space.before,
+            space.numbers[: 0 if ranked else None],
+            distinct,
+            ends,
+            hashes,
+            scratch,
+            table,
+            ids,
+            starts,
+        )
+        score(Features(read_only(ids[: starts[-1]]), starts), out[first:last])
+    return out
+
+
+def _groups(offsets: Ints) -> Ints:
+    """Where to cut texts into groups of so many bytes, or of one longer text."""
+    cuts = np.searchsorted(offsets, np.arange(offsets[0], offsets[-1], GROUP_BYTES))
+    return np.unique(np.append(cuts, [0, len(offsets) - 1]))
 
 
 def runs_of_rows(rows: Ints, first: int, step: int) -> Iterable[Ints]:

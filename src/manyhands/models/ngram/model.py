@@ -1,6 +1,7 @@
 """What the classifiers over hashed n-grams share: reading, scoring, explaining and being made small."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -8,10 +9,12 @@ import numpy.typing as npt
 
 from manyhands.errors import UsageError
 from manyhands.models.model import Arrays, Contribution, Contributions, Scores
-from manyhands.models.ngram.features import Features, FeatureSpace, Featuriser, score_rows
+from manyhands.models.ngram.features import Features, FeatureSpace, Featuriser, score_rows, score_texts
 from manyhands.models.ngram.quantize import PACKED, Packed, quantize
 from manyhands.text.corpus import NO_WORD, Corpus
 from manyhands.text.ragged import Ragged
+
+MANY_TEXTS = 256
 
 
 class NgramModel(ABC):
@@ -27,6 +30,13 @@ class NgramModel(ABC):
 
     @abstractmethod
     def _score(self, features: Features, out: Scores) -> None: ...
+
+    def _rank_scorer(self) -> Callable[[Features, Scores], None] | None:
+        """As ``_score``, for features given by the ranks of their slots; None where it does not pay.
+
+        A table in that order saves a look-up for each feature.
+        """
+        return None
 
     @abstractmethod
     def parts(self, features: Features) -> npt.NDArray[np.float32]:
@@ -53,6 +63,19 @@ class NgramModel(ABC):
 
     def scores(self, corpus: Corpus, threads: int = 1) -> Scores:
         return score_rows(self.space, corpus, len(self.labels), self._score, threads, distinct=self.distinct)
+
+    def score_texts(self, normal: Ragged) -> Scores:
+        if self.space.hashing.chars[1]:  # each word is taken apart once, so it must be known which are equal
+            return self.scores(self.read(normal))
+        ranked = self._rank_scorer() if len(normal) >= MANY_TEXTS else None
+        score = ranked or self._score
+        many = {"distinct": self.distinct, "ranked": ranked is not None}
+        return score_texts(self.space, normal, len(self.labels), score, **many)
+
+    def feature_ids(self, normal: Ragged) -> list[npt.NDArray[np.int64]]:
+        featuriser = Featuriser(self.space, self.read(normal), distinct=self.distinct)
+        features = featuriser.of(np.arange(len(normal)))
+        return np.split(features.ids.astype(np.int64), features.offsets[1:-1])
 
     def facts(self) -> dict[str, Any]:
         facts = {"labels": self.labels, "loss": self.loss, "features": self.space.facts()}

@@ -5,6 +5,8 @@ likelier it is in one class than in all others. A text is a vector of length 1, 
 learns a weight for each n-gram and class. Two classes share one weight, of either sign.
 """
 
+from collections.abc import Callable
+from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -78,6 +80,16 @@ class NgramsModel(NgramModel):
 
     def _score(self, features: Features, out: Scores) -> None:
         kernels.score(features.ids, features.offsets, self.table, self.bias, LOSSES[self.loss], out)
+
+    @cached_property
+    def _ranked_table(self) -> Table:
+        return read_only(np.ascontiguousarray(self.table[self.space.numbers, : 1 + len(self.bias)]))
+
+    def _rank_scorer(self) -> Callable[[Features, Scores], None] | None:
+        if len(self.bias) > 1:  # a copy of a larger table would cost more memory than it saves time
+            return None
+        table, bias, loss = self._ranked_table, self.bias, LOSSES[self.loss]
+        return lambda features, out: kernels.score(features.ids, features.offsets, table, bias, loss, out)
 
     def parts(self, features: Features) -> npt.NDArray[np.float32]:
         scale = self.table[features.ids, 0].astype(np.float64)

@@ -51,6 +51,9 @@ class LstmModel:
     def read(self, normal: Ragged) -> Corpus:
         return corpus_of(normal)
 
+    def score_texts(self, normal: Ragged) -> Scores:
+        return self.scores(self.read(normal))
+
     def scores(self, corpus: Corpus, threads: int = 1) -> Scores:
         out = np.empty((len(corpus), len(self.labels)), np.float32)
         sequences = self.inputs.sequences(corpus, self.length)
