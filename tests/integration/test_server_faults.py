@@ -145,7 +145,7 @@ def machines(folder) -> Iterator[Machines]:
 
 
 def test_machines_that_join_are_used_and_those_that_leave_are_not_missed(folder, rows, machines):
-    epochs, said = 80, folder / "err"
+    epochs, said = 240, folder / "err"
     run = start(
         folder, "--epochs", str(epochs), "--checkpoint-seconds", "0.2", "--address", machines.address,
         "--apart", **machines.variables,
