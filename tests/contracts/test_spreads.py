@@ -90,6 +90,6 @@ def test_a_crew_learns_words_as_well_as_one(tmp_path, name, two):
     else:
         assert pairs[0] == pairs[1]
     losses = [run.record["scores"]["train"][-1]["loss"] for run in (alone, crew)]
-    # Workers of a server that share batches are a few batches behind each other, the more so on a busy machine.
+    # Workers of a server that share batches are some batches behind each other, more on a busy machine.
     assert losses[1] < losses[0] + (0.2 if two["spread"] == "server" else 0.1)
     assert all(told_apart(embedding_of(run.bundle)) > 0.3 for run in (alone, crew))
