@@ -511,6 +511,20 @@ def server_slow() -> Rows:
     ]
 
 
+def server_kills() -> Rows:
+    found = record("server")["runs"]["kills"]
+    killed, every = found["killed"], len(found["runs"])
+    return [
+        ("runs", "workers killed", "shards", "drivers, then resumed", "every row once", "worst score"),
+        (
+            f"{every}, {found['text']}, `{found['model']}`",
+            *killed.values(),
+            f"{found['runs_exact']} of {every}",
+            f"{found['worst_points']:+.2f} points",
+        ),
+    ]
+
+
 def server_emulated() -> Rows:
     rows: Rows = [("set, model", "machines", "of which learn", "scores", "beside one process", "MB sent")]
     for name, runs in record("server")["runs"]["emulated"].items():
@@ -741,8 +755,8 @@ TABLES: dict[str, Callable[[], Rows]] = {
     for make in (
         results, classify, quantize, lstm, lstm_accuracy, embed, study, rare, pip, iris, averages, balance,
         crews, crews_of_words, crew_speed, crew_work, links, kills, hosts, server_speed, server_slow,
-        server_emulated, server_links, stream, stream_memory, stream_brokers, stream_kills, serve,
-        serve_overload, serve_fuzz, prepare, spark, rows, memory, predict_files, s3_kills, storage,
+        server_kills, server_emulated, server_links, stream, stream_memory, stream_brokers, stream_kills,
+        serve, serve_overload, serve_fuzz, prepare, spark, rows, memory, predict_files, s3_kills, storage,
     )
 }  # fmt: skip
 
