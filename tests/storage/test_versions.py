@@ -3,6 +3,7 @@
 import io
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,7 @@ def test_uploads_follow_what_is_made(store, tmp_path, monkeypatch):
         raise UsageError("the store is away")
 
     monkeypatch.setattr("manyhands.storage.versions.LOOK_SECONDS", 0.01)
-    with versions.following(newest, said.append):
+    with versions.following(newest, said.append, last=True):
         with monkeypatch.context() as away:
             away.setattr(versions, "add", fail)
             made.append("snapshot-000000000001")
@@ -98,10 +99,15 @@ def test_uploads_follow_what_is_made(store, tmp_path, monkeypatch):
         made.append("snapshot-000000000003")
     assert versions.newest().name == "snapshot-000000000003"
     assert len(said) == 1 and "snapshot-000000000001 is kept here only" in said[0]
-    with pytest.raises(KeyboardInterrupt), versions.following(newest, said.append):
+    with pytest.raises(KeyboardInterrupt), versions.following(newest, said.append, last=True):
         made.append("snapshot-000000000004")
         raise KeyboardInterrupt
     assert versions.newest().name == "snapshot-000000000004"
+    monkeypatch.setattr(versions, "add", fail)
+    # Of a run that has ended well, the last checkpoint is not needed.
+    for last, expected in ((False, nullcontext()), (True, pytest.raises(UsageError, match="is away"))):
+        with expected, versions.following(newest, said.append, last=last):
+            made.append(f"snapshot-{len(made) + 1:012d}")
 
 
 def test_where_checkpoints_stand(tmp_path):

@@ -133,11 +133,12 @@ class Versions:
         self._place.remove(name for name in found if name.split("/")[0] not in stay)
 
     @contextmanager
-    def following(self, newest: Newest, say: Callable[[str], None]) -> Iterator[None]:
-        """Upload what is ``newest`` here, again and again in the background, and once more at the end.
+    def following(self, newest: Newest, say: Callable[[str], None], *, last: bool) -> Iterator[None]:
+        """Upload what is ``newest`` here, again and again in the background, and once more if it is stopped.
 
         Who makes versions never waits. One that is overtaken before its upload began is left out, and one
-        that fails is told: the next one is tried. What is there already at the start is not uploaded.
+        that fails is told: the next one is tried. What is there already at the start is not uploaded. With
+        ``last``, the last one is uploaded also where all ends well, and must be.
         """
         uploads = _Uploads(self, newest, say)
         thread = Thread(target=uploads.run, name="uploads", daemon=True)
@@ -146,47 +147,49 @@ class Versions:
             yield
         except BaseException:  # which is to be told, and not what fails after it
             uploads.end(thread)
-            uploads.try_newest()
+            uploads.try_newest(but=uploads.done)
             raise
         uploads.end(thread)
-        uploads.upload_newest()
+        if last:
+            uploads.upload_newest(but=uploads.done)
 
 
 class _Uploads:
+    """One version after another, each at most once, but for the last."""
+
     def __init__(self, versions: Versions, newest: Newest, say: Callable[[str], None]) -> None:
         self._versions, self._newest, self._say = versions, newest, say
         self._ended = Event()
         found = newest()
-        self._done = self._tried = found[0] if found else None
+        self.done = self._tried = found[0] if found else None
 
     def run(self) -> None:
         with suppress(Exception):  # the first upload will tell
             self._versions.clear()
         while not self._ended.wait(LOOK_SECONDS):
-            found = self._newest()
-            if found and found[0] != self._tried:
-                self.try_newest()
+            self.try_newest(but=self._tried)
 
     def end(self, thread: Thread) -> None:
         self._ended.set()
         thread.join()
 
-    def try_newest(self) -> None:
+    def try_newest(self, but: str | None) -> None:
         try:
-            self.upload_newest()
+            self.upload_newest(but)
         except Exception as error:  # of any library that a store needs; the work itself goes on
             self._say(f"{self._tried} is kept here only, as its upload failed: {error}")
 
-    def upload_newest(self) -> None:
-        found = self._newest()
-        if found is None or found[0] == self._done:
-            return
-        self._tried, paths = found
+    def upload_newest(self, but: str | None) -> None:
+        """Nothing to do if it is called as ``but`` says."""
         with ExitStack() as stack:
-            try:  # open files stay, also if others remove them while they are uploaded
+            try:  # files that are open stay, whoever removes them while they are uploaded
+                found = self._newest()
+                if found is None or found[0] == but:
+                    return
+                name, paths = found
                 files = {path.name: stack.enter_context(path.open("rb")) for path in paths}
             except FileNotFoundError:
-                self._tried = self._done  # overtaken just now
-                return
-            self._versions.add(self._tried, files)
-        self._done = self._tried
+                return  # overtaken just now
+            self._tried = name
+            self._versions.add(name, files)
+        self.done = name

@@ -105,7 +105,7 @@ class Snapshots:
             path = self.newest()
             return (path.name, sorted(path.iterdir())) if path else None
 
-        return nullcontext() if self.store is None else self.store.following(newest, say)
+        return nullcontext() if self.store is None else self.store.following(newest, say, last=True)
 
     def _is_ours(self) -> bool:
         return self.out.is_symlink() and self.out.readlink().parts[:1] == (self.folder.name,)

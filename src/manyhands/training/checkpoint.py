@@ -124,13 +124,13 @@ class StoredCheckpoint:
             found = checkpoints(self._folder)
             return (found[0].stem, found[:1]) if found else None
 
-        return self._versions.following(newest, say)
+        return self._versions.following(newest, say, last=False)
 
     def remove(self, say: Callable[[str], None]) -> None:
         try:
             self._versions.remove()
         except ManyhandsError as error:  # no reason to call a run failed that is finished
-            say(f"the run is finished, but its checkpoint still stands at {self._versions.url}: {error}")
+            say(f"the run is finished, but its checkpoints could not be removed: {error}")
 
 
 def can_resume(out: str, kept_in: str | None = None) -> bool:
