@@ -2,21 +2,27 @@
 
 import gzip
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conftest import need, reviews
 from tests.store import FlakyProxy, environment, s3_server, weed_program
+from tests.stream_runs import BLOCKS, SMALL, kept, same, write_reviews
 from tests.tasks import texts, write_labelled
 
 import manyhands
 from manyhands.errors import InputError, UsageError
 from manyhands.scoring.score import score_files
+from manyhands.storage.versions import newest_version
+from manyhands.streaming.record import stream_record
+from manyhands.streaming.snapshot import Snapshots
 
 
 @pytest.fixture(scope="module")
@@ -256,3 +262,109 @@ def test_a_killed_writer_leaves_nothing(
         opened_bundle.verify()
         manyhands.train(data, tmp_path / "here", deterministic=True, epochs=1)
         assert opened_bundle.predict(["great"]) == manyhands.load_bundle(tmp_path / "here").predict(["great"])
+
+
+def stopped(command: list[str], url: str, cache: Path, by: signal.Signals) -> None:
+    """Start the program on a "machine" with this cache, and stop it once it has uploaded a version.
+
+    What a killed upload leaves is left there as well, by whatever it was killed.
+    """
+    import s3fs
+
+    store = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "manyhands", *command],
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+    )
+    while newest_version(url) is None:
+        assert process.poll() is None, "it ended before it had uploaded anything"
+        time.sleep(0.02)
+    process.send_signal(by)
+    assert process.wait() == (-by if by == signal.SIGKILL else 5)
+    folder = url.removeprefix("s3://reviews/")
+    store.pipe_file(f"reviews/{folder}/snapshot-999999999999-0123abcd/a", b"half of a version")
+    store.call_s3("create_multipart_upload", Bucket="reviews", Key=f"{folder}/x")
+
+
+def leftovers(store: Any, url: str) -> list[str]:
+    """Objects that the version which counts does not name."""
+    found = [name.removeprefix(url.removeprefix("s3://") + "/") for name in store.find(url)]
+    version = newest_version(url)
+    assert version is not None
+    named = {version.folder, *version.before, "latest.json"}
+    return [name for name in found if name.split("/")[0] not in named]
+
+
+@pytest.mark.parametrize(
+    ("by", "kept_in"), [(signal.SIGKILL, None), (signal.SIGTERM, "s3://reviews/kept")], ids=["kill", "end"]
+)
+def test_a_stopped_run_is_resumed_on_another_machine(
+    bucket: str, tmp_path: Path, by: signal.Signals, kept_in: str | None
+) -> None:
+    import s3fs
+
+    store = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
+    data = write_labelled(tmp_path / "train.txt", 2000)
+    chosen = {"model": "fasttext", "epochs": 100, "dim": 16, "buckets": 4096}
+    manyhands.train(data, tmp_path / "whole", deterministic=True, **chosen)
+    out = str(tmp_path / "run") if kept_in else f"{bucket}/runs/resumed"
+    where = f"{kept_in}/run" if kept_in else f"{bucket}/runs/.resumed.checkpoint"
+    command = ["train", str(data), "--out", out, "--deterministic", "--checkpoint-seconds", "0"]
+    command += [word for name, value in chosen.items() for word in (f"--{name}", str(value))]
+    command += ["--checkpoints", kept_in] if kept_in else []
+    stopped(command, where, tmp_path / "one", by)
+    done = subprocess.run(
+        [sys.executable, "-m", "manyhands", *command, "--resume"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "other")},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "training from the start" not in done.stderr
+    far, here = (manyhands.load_bundle(place) for place in (out, tmp_path / "whole"))
+    assert far.folder and here.folder
+    for name in ("model.safetensors", "config.json"):
+        assert (far.folder / name).read_bytes() == (here.folder / name).read_bytes()
+    assert not [name for name in store.find("s3://reviews") if name.startswith(f"{where[5:]}/")]
+    assert not uploads()
+    assert not any((tmp_path / "other" / "manyhands" / "checkpoints").iterdir())
+
+
+def test_a_killed_stream_goes_on_on_another_machine(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights, ledger, position and rejected messages are those of one run; a bundle is always there."""
+    import s3fs
+
+    store = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
+    reviews, out = write_reviews(tmp_path / "reviews.jsonl"), f"{bucket}/live"
+    chosen = {**SMALL["ngrams"], **BLOCKS, "messages": 40_000}
+    manyhands.stream(str(reviews), tmp_path / "whole", **chosen)
+    command = ["stream", str(reviews), "--out", out]
+    command += [word for k, value in chosen.items() for word in (f"--{k.replace('_', '-')}", str(value))]
+    stopped(command, out, tmp_path / "one", signal.SIGKILL)
+    counts = newest_version(out)
+    assert counts and leftovers(store, out) and uploads()
+    assert manyhands.load_bundle(out).predict(["a lovely w1"])[0][0][0] == "good"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    snapshots = Snapshots(out)
+    snapshots.fetch()
+    assert [path.name for path in snapshots.folder.iterdir() if path.is_dir()] == [counts.name]
+    manyhands.stream(str(reviews), out, **chosen)
+    mine, theirs = kept(snapshots.out), kept(tmp_path / "whole")
+    assert mine[0] == theirs[0] and mine[0]["ledger"]["read"] == chosen["messages"]
+    assert same(mine[1], theirs[1]) and same(mine[2], theirs[2])
+    newest = newest_version(out)
+    assert newest and store.cat_file(f"{out}/{newest.folder}/rejected.jsonl") == mine[3] == theirs[3]
+    assert len({found.split("/")[2] for found in store.find(out)}) == 3  # the last two, and what names them
+    assert not leftovers(store, out) and not uploads()
+    record = stream_record(out)
+    assert record and record["stream"]["ledger"] == mine[0]["ledger"]
+    manyhands.load_bundle(out).verify()
+    with pytest.raises(UsageError, match="holds other files"):
+        manyhands.train(write_labelled(tmp_path / "train.txt", 100), out, overwrite=True)
+    store.pipe_file("reviews/of-others/config.json", b"{}")
+    with pytest.raises(UsageError, match="no stream made it"):
+        manyhands.stream(str(reviews), f"{bucket}/of-others", **chosen)

@@ -23,12 +23,14 @@ from manyhands.storage.cache import local_copy
 from manyhands.storage.destination import MARKERS, Kind, destination, not_found
 from manyhands.storage.files import StrPath, flush, reading, sha256
 from manyhands.storage.tensors import read_tensors, write_tensors
+from manyhands.storage.versions import newest_version
 from manyhands.text.normalise import Normaliser
 from manyhands.text.ragged import Ragged, from_strings
 from manyhands.text.vocabulary import Vocabulary
 
 CONFIG, TENSORS, SUMS = "config.json", "model.safetensors", MARKERS["bundle"]
 CARD, RECORD = "README.md", "record.json"
+TRIES = 5  # to fetch what a stream replaces
 VERSION = 2  # words are hashed in another way than in version 1
 LARGEST_CONFIG_BYTES, LARGEST_SUMS_BYTES = 256 << 20, 1 << 16
 SUM_LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9][\w.-]{0,99})")
@@ -209,20 +211,41 @@ def load_bundle(path: StrPath) -> Bundle:
         if isinstance(filesystem, LocalFileSystem):
             return open_bundle(Path(remote) if os.fspath(path).startswith("file:") else Path(path))
         remote = remote.rstrip("/")
-        if not filesystem.exists(f"{remote}/{SUMS}"):
-            raise InputError(f"{path} is not a complete bundle; make it with: manyhands train … --out {path}")
+        if filesystem.exists(f"{remote}/{SUMS}"):
+            return _fetched(filesystem, remote, os.fspath(path))
+        return _newest_of_stream(filesystem, remote, os.fspath(path))
+
+
+def _fetched(filesystem: Any, remote: str, url: str) -> Bundle:
+    """The local copy of a bundle in a store."""
+    with reading(url):
         sums = filesystem.cat_file(f"{remote}/{SUMS}", end=LARGEST_SUMS_BYTES)
 
-        def fetch(folder: Path) -> None:
-            for line in sums.decode("utf-8", "replace").splitlines():
-                found = SUM_LINE.fullmatch(line)
-                if not found:
-                    raise InputError(f"{path}/{SUMS} is damaged; write the bundle again")
+    def fetch(folder: Path) -> None:
+        for line in sums.decode("utf-8", "replace").splitlines():
+            found = SUM_LINE.fullmatch(line)
+            if not found:
+                raise InputError(f"{url}/{SUMS} is damaged; write the bundle again")
+            with reading(f"{url}/{found[2]}"):
                 filesystem.get_file(f"{remote}/{found[2]}", str(folder / found[2]))
-            (folder / SUMS).write_bytes(sums)
-            open_bundle(folder).verify()
+        (folder / SUMS).write_bytes(sums)
+        open_bundle(folder).verify()
 
-        return open_bundle(local_copy("bundles", hashlib.sha256(sums).hexdigest()[:32], BUNDLE, fetch))
+    return open_bundle(local_copy("bundles", hashlib.sha256(sums).hexdigest()[:32], BUNDLE, fetch))
+
+
+def _newest_of_stream(filesystem: Any, remote: str, url: str) -> Bundle:
+    """The bundle of the newest snapshot that a stream has uploaded."""
+    for _ in range(TRIES):
+        version = newest_version(url)
+        if version is None or SUMS not in version.files:
+            raise InputError(f"{url} is not a complete bundle; make it with: manyhands train … --out {url}")
+        try:
+            return _fetched(filesystem, f"{remote}/{version.folder}", f"{url}/{version.folder}")
+        except InputError:
+            if version == newest_version(url):
+                raise
+    raise InputError(f"{url} is replaced before it can be fetched; have snapshots come further apart")
 
 
 def load_classifier(path: StrPath) -> Bundle:

@@ -22,7 +22,7 @@ def inspect(
 
     Of a stream: where every message went, its position, and speed and loss over time.
     """
-    from manyhands.bundle.bundle import open_bundle
+    from manyhands.bundle.bundle import load_bundle
     from manyhands.cli.show import show_dataset, show_stream
     from manyhands.data.dataset import open_dataset
     from manyhands.data.describe import describe_dataset
@@ -31,7 +31,7 @@ def inspect(
     record = stream_record(dataset)
     if record is not None:
         if verify:
-            open_bundle(dataset).verify()
+            load_bundle(dataset).verify()
         typer.echo(json.dumps(record)) if as_json else show_stream(dataset, record)
     else:
         opened = open_dataset(dataset)

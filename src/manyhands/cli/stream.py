@@ -69,7 +69,7 @@ def stream(
     url: Annotated[
         str, typer.Argument(help=f"Stream to learn from: {', '.join(STREAMS)}.", show_default=False)
     ],
-    out: Annotated[str, typer.Option(help="Local folder of the model.", show_default=False)],
+    out: Annotated[str, typer.Option(help="Folder or URL of the model.", show_default=False)],
     settings: dict[str, Any],
     model: Annotated[
         str, typer.Option(help=f"Model to train: {', '.join(STREAM_LEARNERS)}; each has a panel below.")

@@ -84,7 +84,7 @@ def train(
     checkpoints: Annotated[
         str | None,
         typer.Option(
-            help="Local folder to keep checkpoints in; by default they stand beside --out.",
+            help="Folder or URL to keep checkpoints in; by default they stand beside --out.",
             rich_help_panel=RUN,
         ),
     ] = None,
@@ -109,19 +109,17 @@ def train(
     """
     from manyhands.engines.crew import inside
     from manyhands.run.train import train as run
-    from manyhands.training.checkpoint import checkpoint_folder
-    from manyhands.training.checkpoint import checkpoints as found
+    from manyhands.training.checkpoint import can_resume, checkpoint_folder
 
-    folder = checkpoint_folder(out, checkpoints)
     # Of a crew, another machine may have the checkpoint.
-    if resume and "rendezvous" not in settings and not found(folder):
+    if resume and "rendezvous" not in settings and not can_resume(out, checkpoints):
         if not overwrite and Path(out, MARKERS["bundle"]).is_file():
             raise UsageError(f"{out} is finished: there is nothing to resume")
         typer.echo(f"no checkpoint for {out}; training from the start", err=True)
     advice = load(SPREADS, "spread", spread)().advice(data, settings)
     if advice:
         typer.echo(advice, err=True)
-    with interrupt.resumable(folder), watch() as progress:
+    with interrupt.resumable(checkpoint_folder(out, checkpoints)), watch() as progress:
         trained = run(
             data,
             out,

@@ -24,7 +24,7 @@ from manyhands.storage.destination import destination
 from manyhands.storage.files import reading as errors_of
 from manyhands.text.corpus import word_counts
 from manyhands.text.vocabulary import Vocabulary, merge_vocabularies, vocabulary_from_counts
-from manyhands.training.checkpoint import alone_in, checkpoint_folder
+from manyhands.training.checkpoint import StoredCheckpoint, alone_in, checkpoint_folder, checkpoint_store
 from manyhands.training.job import Call, Job, Role, job_for
 from manyhands.training.splits import Splits, open_splits
 from manyhands.training.trackers import open_tracker
@@ -60,8 +60,8 @@ def train(
     """Train a model on a prepared dataset, or on raw files as they are, and write it to ``out``.
 
     ``settings`` are those of the model, of its spread, of training (``TrainingSettings``) and of how raw
-    files are read (``ReadingSettings``). ``checkpoints`` is a local folder to keep them in. ``rows`` limits a
-    prepared dataset to a random sample of so many training rows. Gives None where another worker writes the
+    files are read (``ReadingSettings``). ``checkpoints`` is a folder or URL to keep them in. ``rows`` limits
+    a prepared dataset to a random sample of so many training rows. Gives None where another worker writes the
     bundle: of a crew that torchrun has started, or on another machine.
     """
     began = time.monotonic()
@@ -101,12 +101,16 @@ def _learn_and_write(
     job: Job, call: Call, spread: Any, role: Role, progress: Progress, began: float
 ) -> Trained | None:
     checkpoints = checkpoint_folder(call.out, call.checkpoints)
+    stored: StoredCheckpoint | None = None
     compiled = Event()
     when_compiling(compiled.set)
     with ExitStack() as leading:
         if role is Role.LEADS:
             folder = leading.enter_context(destination(call.out, call.overwrite, BUNDLE))
             leading.enter_context(alone_in(checkpoints))
+            stored = _stored_checkpoint(call, checkpoints)
+        if stored is not None:
+            leading.enter_context(stored.following(progress.say))
         splits = open_splits(call.data, job, progress, call.rows)
         if role is Role.FOLLOWS:
             spread.run(job, splits.train, splits.valid, progress)
@@ -120,7 +124,20 @@ def _learn_and_write(
         vocabulary = _vocabulary(splits, job.previous, job.resources.threads)
         save_bundle(folder, bundle, vocabulary, model_card(bundle.config, record), record)
     shutil.rmtree(checkpoints, ignore_errors=True)  # not before the bundle stands in its place
+    if stored is not None:
+        stored.remove(progress.say)
     return Trained(bundle, record)
+
+
+def _stored_checkpoint(call: Call, checkpoints: Path) -> StoredCheckpoint | None:
+    """Where a store keeps the checkpoint of this run; what it has there is fetched, if it is to go on."""
+    store = checkpoint_store(call.out, call.checkpoints)
+    if store is None:
+        return None
+    stored = StoredCheckpoint(store, checkpoints)
+    if call.resume:
+        stored.fetch()
+    return stored
 
 
 def _open(out: str) -> Trained:

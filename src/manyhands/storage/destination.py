@@ -220,7 +220,8 @@ def _remote(
 
 def _standing(filesystem: Any, path: str, out: str, overwrite: bool, kind: Kind) -> list[str]:
     """The files that an older or interrupted run left, the marker first; refuses if there are others."""
-    files: list[str] = filesystem.find(path) if filesystem.exists(path) else []
+    found = filesystem.find(path) if filesystem.exists(path) else []
+    files = [file for file in found if file.strip("/") != path.strip("/")]  # an empty folder may list itself
     others = [file for file in files if not kind.ours.fullmatch(file.removeprefix(path).strip("/"))]
     if others:
         raise UsageError(f"{out} holds other files, {others[0]} among them; choose another --out")

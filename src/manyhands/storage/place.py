@@ -181,7 +181,8 @@ class StorePlace(Place):
         with reading(self.url):
             self.filesystem.invalidate_cache()
             found = self.filesystem.find(self.path)
-        return sorted(path.removeprefix(self.path).strip("/") for path in found)
+        names = (path.removeprefix(self.path).strip("/") for path in found)
+        return sorted(name for name in names if name)  # some stores list a folder itself, once it is empty
 
     def clear(self, names: Iterable[str] | None = None) -> None:
         chosen = None if names is None else {f"{self.path}/{name}" for name in names}

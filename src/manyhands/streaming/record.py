@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from fsspec.core import url_to_fs
 
 from manyhands.bundle.bundle import RECORD
 from manyhands.data.streams.stream import describe
 from manyhands.machine import examine
+from manyhands.storage.versions import newest_version
 from manyhands.streaming.job import StreamJob
 
 if TYPE_CHECKING:
@@ -46,9 +48,11 @@ def record_of(job: StreamJob, state: "StreamState", workers: int) -> dict[str, A
 
 def stream_record(path: str) -> dict[str, Any] | None:
     """The record of a model that a stream made; None if there is no such model."""
-    file = Path(path) / RECORD
+    version = newest_version(path) if "://" in path else None
+    folder = f"{path.rstrip('/')}/{version.folder}" if version else path
     try:
-        record = json.loads(file.read_text("utf-8"))
+        filesystem, file = url_to_fs(f"{folder}/{RECORD}")
+        record = json.loads(filesystem.cat_file(file))
     except (OSError, ValueError):
         return None
     return record if isinstance(record, dict) and "stream" in record else None

@@ -5,14 +5,18 @@ learner's arrays, the ledger and the position in the stream. It is written besid
 ``--out`` is a symbolic link to the newest one, which is replaced by another rename. So whoever opens
 ``--out`` sees a whole model, and whoever is killed goes on from a whole snapshot; there is no other record
 of positions.
+
+For an ``--out`` in a store all of this stands in the user's cache. Each snapshot is uploaded from there, and
+``latest.json`` takes the part of the link: who opens the URL follows it, and so does a run that goes on.
 """
 
+import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +28,13 @@ from manyhands.bundle.bundle import RECORD as RECORD_FILE
 from manyhands.bundle.card import model_card
 from manyhands.errors import InputError, UsageError
 from manyhands.models.model import Arrays
-from manyhands.storage.files import cannot_write, flush, reading
+from manyhands.storage.files import cache_folder, cannot_write, flush, reading
 from manyhands.storage.tensors import checksum, read_tensors, write_tensors
+from manyhands.storage.versions import Versions
 
 STATE = "stream.safetensors"
+REJECTED = "rejected.jsonl"  # in snapshots that are uploaded
+LIVE = "live"
 NAME = re.compile(r"snapshot-(\d{12})")
 PARTIAL = "partial"
 KEPT = 2  # whoever is opening the one before the newest may finish
@@ -39,18 +46,19 @@ class Snapshots:
     def __init__(self, out: str) -> None:
         with reading(out):
             filesystem, path = url_to_fs(out)
-        if not isinstance(filesystem, LocalFileSystem):
-            raise UsageError(
-                f"a stream is learnt in a local folder, and {out} is not one; copy it afterwards"
-            )
-        place = Path(path)
+        self.name = out  # as the user says it
+        remote = not isinstance(filesystem, LocalFileSystem)
+        place = cache_folder("streams") / _digest(out) / LIVE if remote else Path(path)
         self.out = place.parent.resolve() / place.name
         self.folder = self.out.parent / f".{self.out.name}.stream"
         self.rejected = self.out.parent / f"{self.out.name}.rejected.jsonl"
         self.events = self.out.parent / f"{self.out.name}.events"
+        self.store = Versions(out, self.folder, KEPT) if remote else None
 
     def refuse_others(self, overwrite: bool) -> None:
         """Nothing but a stream's own model may stand at ``out``, or a bundle that may be overwritten."""
+        if self.store is not None:
+            self._refuse_others_in(self.store, overwrite)
         out = self.out
         if out.is_dir() and not out.is_symlink() and not any(out.iterdir()):
             out.rmdir()
@@ -65,6 +73,39 @@ class Snapshots:
             self.rejected.unlink(missing_ok=True)
             shutil.rmtree(self.events, ignore_errors=True)
             shutil.rmtree(out) if stands else out.unlink(missing_ok=True)
+
+    def _refuse_others_in(self, store: Versions, overwrite: bool) -> None:
+        others = store.others()
+        if not all(map(BUNDLE.ours.fullmatch, others)):
+            raise UsageError(f"{self.name} exists already and is not a bundle; choose another --out")
+        if others and not overwrite:
+            raise UsageError(f"{self.name} exists already, and no stream made it; choose another --out")
+        if overwrite:
+            store.remove(others)
+
+    def fetch(self) -> None:
+        """Have the snapshot that the store names here, unless it is, or what came after it is."""
+        if self.store is None:
+            return
+        version = self.store.newest()
+        if self.store.is_here(version):
+            return
+        for path in self._all():
+            shutil.rmtree(path)
+        if version is not None:
+            with self._new() as work:
+                self.store.fetch(version, work)
+                work.rename(self.folder / version.name)
+        self.store.note(version)
+
+    def uploaded(self, say: Callable[[str], None]) -> AbstractContextManager[None]:
+        """While it learns: upload snapshots to the store in the background, the last one at the end."""
+
+        def newest() -> tuple[str, list[Path]] | None:
+            path = self.newest()
+            return (path.name, sorted(path.iterdir())) if path else None
+
+        return nullcontext() if self.store is None else self.store.following(newest, say, last=True)
 
     def _is_ours(self) -> bool:
         return self.out.is_symlink() and self.out.readlink().parts[:1] == (self.folder.name,)
@@ -96,7 +137,9 @@ class Snapshots:
                 f"{path} is damaged ({error}); remove it to go on from the snapshot before it"
             ) from None
         self._show(path)
-        if self.rejected.exists():
+        if (path / REJECTED).exists():
+            shutil.copyfile(path / REJECTED, self.rejected)
+        elif self.rejected.exists():
             os.truncate(self.rejected, length)
         return arrays, facts
 
@@ -120,6 +163,9 @@ class Snapshots:
                 flush(work / RECORD_FILE)
             else:
                 save_bundle(work, bundle, None, model_card(bundle.config, record), record)
+            if length and self.store is not None:  # who goes on elsewhere needs it as well
+                shutil.copyfile(self.rejected, work / REJECTED)
+                flush(work / REJECTED)
             flush(work)
             newest = self.newest()
             number = int(NAME.fullmatch(newest.name)[1]) + 1 if newest else 0  # type: ignore[index]
@@ -150,6 +196,10 @@ class Snapshots:
         link.symlink_to(target)  # as seen from where it will stand
         link.rename(self.out)
         flush(self.out.parent)
+
+
+def _digest(url: str) -> str:
+    return hashlib.sha256(url.rstrip("/").encode()).hexdigest()[:32]
 
 
 def _of_bundle(path: Path) -> bool:

@@ -102,14 +102,17 @@ def stream(
     stream (``StreamingSettings``), of how messages are read (``ReadingSettings``) and of the spread.
     """
     job = job_for(url, model, settings, resources_for(memory, threads), spread)
-    snapshots = Snapshots(os.fspath(out))
+    snapshots, watcher = Snapshots(os.fspath(out)), progress or Silent()
+    if track is not None and snapshots.store is not None:
+        raise UsageError(f"--track writes beside a local --out, and {out} is not one; leave it out")
     with alone_in(snapshots.folder):
         snapshots.refuse_others(overwrite)
-        live = Live(job, snapshots, progress or Silent())
+        snapshots.fetch()
+        live = Live(job, snapshots, watcher)
         live.take_up()
         if evaluate_every is not None:
             live.judge_every(evaluate_every, judge_for(job, evaluate_on))
-        with open_scalars(track, snapshots.events) as live.scalars:
+        with snapshots.uploaded(watcher.say), open_scalars(track, snapshots.events) as live.scalars:
             live.run(minutes, messages)
         return Streamed(live.record(), live.bundle())
 
@@ -159,12 +162,12 @@ class Live:
             self.snapshots.rejected.unlink(missing_ok=True)  # of a run that was killed before its first one
             return
         arrays, facts = kept
-        _refuse_another_job(facts["job"], self.job.identity(), str(self.snapshots.out))
+        _refuse_another_job(facts["job"], self.job.identity(), self.snapshots.name)
         self.learner.restore(arrays, facts["learner"])
         self.state = state = StreamState.of(facts["state"])
         self._read_blocks, self._seen = state.blocks, facts["seen"]
         self._kept_messages, self._point = state.ledger.read, (state.ledger.read, state.words, state.seconds)
-        self._progress.say(f"going on after {state.ledger.read:,} messages, from {self.snapshots.out}")
+        self._progress.say(f"going on after {state.ledger.read:,} messages, from {self.snapshots.name}")
         if not load(STREAMS, "stream", kind_of(self.job.url)).replays:
             self._progress.say("what was read behind that snapshot cannot be read again, and is not learnt")
 

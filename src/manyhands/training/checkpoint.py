@@ -6,8 +6,8 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,12 @@ import numpy as np
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from manyhands.errors import InputError, UsageError
+from manyhands.errors import InputError, ManyhandsError, UsageError
 from manyhands.models.learner import Learner, arrays_of
 from manyhands.models.model import Arrays
 from manyhands.storage.files import cache_folder, flush, reading
 from manyhands.storage.tensors import checksum, read_tensors, write_tensors
+from manyhands.storage.versions import Versions
 from manyhands.training.state import State
 
 FILE = re.compile(r"checkpoint-(\d{12})\.safetensors")
@@ -29,19 +30,43 @@ BEST, OWED = "best.", "owed."
 
 
 def checkpoint_folder(out: str, kept_in: str | None = None) -> Path:
-    """Beside a local run; in the user's cache for one that will stand elsewhere; or where it is ``kept_in``.
+    """Beside a local run, or where it is ``kept_in``; in the user's cache if a store has the last one.
 
     It is always a folder of the run's own, which can be removed with all that it holds.
     """
-    if kept_in is not None and "://" in kept_in:
-        raise UsageError(f"--checkpoints {kept_in} is no local folder; give one that outlives this machine")
-    with reading(out):
-        filesystem, path = url_to_fs(out)
-    if isinstance(filesystem, LocalFileSystem):
-        final = Path(path).resolve()
-        return final.parent / f".{final.name}.checkpoint" if kept_in is None else Path(kept_in) / final.name
-    folder = cache_folder("checkpoints") if kept_in is None else Path(kept_in)
-    return folder / hashlib.sha256(out.encode()).hexdigest()[:32]
+    store = checkpoint_store(out, kept_in)
+    if store is not None:
+        return cache_folder("checkpoints") / _digest(store)
+    final = _local(out)
+    if kept_in is None and final is not None:
+        return final.parent / f".{final.name}.checkpoint"
+    kept = _local(kept_in or out)
+    assert kept is not None  # noqa: S101 - else a store has it
+    return kept / (final.name if final else _digest(out))
+
+
+def checkpoint_store(out: str, kept_in: str | None = None) -> str | None:
+    """Where the newest checkpoint is copied to: the URL it is ``kept_in``, or beside a run in a store."""
+    if _local(kept_in or out) is not None:
+        return None
+    if kept_in is not None:
+        final = _local(out)
+        return f"{kept_in.rstrip('/')}/{final.name if final else _digest(out)}"
+    folder, _, name = out.rstrip("/").rpartition("/")
+    if folder.endswith("/"):
+        raise UsageError(f"{out} is a whole bucket; name a folder in it as --out")
+    return f"{folder}/.{name}.checkpoint"
+
+
+def _local(name: str) -> Path | None:
+    """The path of a local file or folder; None of one in a store."""
+    with reading(name):
+        filesystem, path = url_to_fs(name)
+    return Path(path).resolve() if isinstance(filesystem, LocalFileSystem) else None
+
+
+def _digest(url: str) -> str:
+    return hashlib.sha256(url.encode()).hexdigest()[:32]
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -70,6 +95,48 @@ def _take(lock: int) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise UsageError("another run is training to the same --out; wait, or choose another") from None
+
+
+class StoredCheckpoint:
+    """The newest checkpoint of a run, in a store: another machine can take up the run from there."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self._folder, self._versions = folder, Versions(url, folder)
+
+    def exists(self) -> bool:
+        return self._versions.newest() is not None
+
+    def fetch(self) -> None:
+        """Have what the store has in the folder, unless it is there, or what came after it is."""
+        version = self._versions.newest()
+        if self._versions.is_here(version):
+            return
+        for old in checkpoints(self._folder):
+            old.unlink()
+        if version is not None:
+            self._versions.fetch(version, self._folder)
+        self._versions.note(version)
+
+    def following(self, say: Callable[[str], None]) -> AbstractContextManager[None]:
+        """While the run goes on: upload checkpoints in the background, as far as there is time."""
+
+        def newest() -> tuple[str, list[Path]] | None:
+            found = checkpoints(self._folder)
+            return (found[0].stem, found[:1]) if found else None
+
+        return self._versions.following(newest, say, last=False)
+
+    def remove(self, say: Callable[[str], None]) -> None:
+        try:
+            self._versions.remove()
+        except ManyhandsError as error:  # no reason to call a run failed that is finished
+            say(f"the run is finished, but its checkpoints could not be removed: {error}")
+
+
+def can_resume(out: str, kept_in: str | None = None) -> bool:
+    """Whether a run has left a checkpoint, here or in its store."""
+    folder, store = checkpoint_folder(out, kept_in), checkpoint_store(out, kept_in)
+    return bool(checkpoints(folder)) or (store is not None and StoredCheckpoint(store, folder).exists())
 
 
 class Keeper:
