@@ -125,16 +125,21 @@ def cores_of_machines(library: Any) -> dict[str, int]:
     return {node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in alive}
 
 
+def node_here(library: Any) -> str:
+    """The name that Ray has for this machine; empty for a client that is outside of the cluster."""
+    outside = library.util.client.ray.is_connected()
+    return "" if outside else str(library.get_runtime_context().get_node_id())
+
+
 def cores_here(library: Any) -> int:
     """Of the machine that this process runs on, as Ray counts them."""
-    return cores_of_machines(library).get(library.get_runtime_context().get_node_id(), 0)
+    return cores_of_machines(library).get(node_here(library), 0)
 
 
 def on_this_machine(library: Any) -> Any:
     """The way of placing actors that puts them where this process runs, and nowhere else."""
     strategies: Any = import_module("ray.util.scheduling_strategies")
-    here = library.get_runtime_context().get_node_id()
-    return strategies.NodeAffinitySchedulingStrategy(node_id=here, soft=False)
+    return strategies.NodeAffinitySchedulingStrategy(node_id=node_here(library), soft=False)
 
 
 def first_done(library: Any, asked: Sequence[Any], seconds: float) -> list[Any]:

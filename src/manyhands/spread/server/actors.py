@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from manyhands.engines.ray import first_done
+from manyhands.engines.ray import first_done, node_here
 from manyhands.errors import ManyhandsError
 from manyhands.spread.server.arrivals import MOST_REPLICAS
 from manyhands.spread.server.journal import KIND, Claim, remove_abandoned
@@ -103,7 +103,7 @@ class RayLines:
         self, library: Any, openings: list[Opening], nodes: list[str], sums: list[bytes], shards: int
     ) -> None:
         self._ray, self._openings, self.shards, self.shares_memory = library, openings, shards, can_share()
-        self._nodes = nodes
+        self._nodes, self.here = nodes, node_here(library) if can_share() else ""
         name = KIND + secrets.token_hex(8)
         self._claim = Claim(name)
         self._sums = library.put(sums)  # once, for all workers

@@ -20,6 +20,7 @@ from manyhands.spread.merge import GROWTH
 from manyhands.spread.server.arrivals import MOST_REPLICAS
 from manyhands.spread.server.hands import Group, Hand
 from manyhands.spread.server.lines import Lines, LostError
+from manyhands.spread.server.memory import copy_table
 from manyhands.spread.server.messages import (
     Exchanged,
     Learnt,
@@ -42,7 +43,7 @@ FEWEST_LEASES = 8
 END_LEASES = (
     8  # parts of what is left for each worker: so many times less than the others are the last leases
 )
-PUSH_SECONDS = 10.0  # a replica that is alone pushes so often
+PUSH_SECONDS = 30.0  # a replica that is alone pushes so often: so much is lost with all of its workers
 LOCAL_STEPS = 1  # batches that a replica learns between two exchanges, of models that share batches
 SPEED_CHANGE = 0.2  # how far the speed of a worker follows that of its last lease
 SHORTLY = 0.005
@@ -398,12 +399,16 @@ class Driver:
         self._exchanges += 1
         group.pushed_at = time.monotonic()
         group.settled |= settled
-        for lease, learnt in group.pushing or []:
+        self._count(group.pushing or [])
+        group.pushing = None
+
+    def _count(self, done: list[tuple[Lease, Learnt]]) -> None:
+        """These leases are learnt, and will not be lost."""
+        for lease, learnt in done:
             self._work.commit(lease)
             self._seen += lease.rows
             known = self._losses.get(lease.epoch, NOTHING)
             self._losses[lease.epoch] = Loss(known.total + learnt.total, known.rows + learnt.rows)
-        group.pushing = None
 
     # --- all push what they have, and it is judged and kept
 
@@ -420,6 +425,9 @@ class Driver:
             # Where nothing is judged after an epoch, it need not be settled before the end of the last.
             epoch = state.epoch if validate else self._plan.epochs - 1
             ended = self._learnt_rows.get(epoch, 0) >= self._work.rows
+            if ended and self._all_is_learnt and self._read_tables():
+                self._judge_or_end(validate, judge)
+                return
             seconds = self._training.job.training.checkpoint_seconds
             if ended or (self._training.keeper and time.monotonic() - self._checked_at >= seconds):
                 self._begin_settling()
@@ -428,6 +436,11 @@ class Driver:
             return
         self._settling = False
         self._take_over()
+        self._judge_or_end(validate, judge)
+
+    def _judge_or_end(self, validate: Validate | None, judge: ThreadPoolExecutor) -> None:
+        """What the driver has is settled: have it judged, or go on to the next epoch."""
+        state = self._training.state
         if validate and self._work.is_over(state.epoch):
             self._validating = judge.submit(validate)
             return
@@ -457,6 +470,36 @@ class Driver:
             owed = from_shards(name, part, states)
             if len(self._groups) > 1:
                 state.owed[name] = owed
+        self._note_state()
+
+    @property
+    def _all_is_learnt(self) -> bool:
+        epochs = range(self._training.state.epoch, self._plan.epochs)
+        return all(self._learnt_rows.get(epoch, 0) >= self._work.rows for epoch in epochs)
+
+    def _read_tables(self) -> bool:
+        """Take over what workers of this machine have learnt from their memory, if it can be had.
+
+        At the end only: until then shards must have it too, for the case that all workers are lost.
+        """
+        group = self._groups[0]
+        place = group.speaker.place if group.speaker else None
+        if not (self._alone and place and place.tables and place.node == self._lines.here):
+            return False
+        if group.pushing is not None:
+            return False
+        try:
+            for name, part in exchanged_parts(self._training.learner).items():
+                copy_table(place.process, place.tables[name], part.array)
+        except ManyhandsError:  # it was lost just now
+            return False
+        self._count(group.done)
+        group.done = []
+        self._note_state()
+        return True
+
+    def _note_state(self) -> None:
+        state = self._training.state
         now = time.monotonic()
         state.seconds, self._checked_at = self._seconds + now - self._began, now
         state.seen, state.learnt = self._seen, self._work.learnt()

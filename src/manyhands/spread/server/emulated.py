@@ -74,7 +74,7 @@ class _Thread:
 class LocalLines:
     """The driver's way to threads."""
 
-    shares_memory = False
+    shares_memory, here = False, ""
 
     def __init__(
         self, job: Job, examples: LabelledRows, workers: int, sums: list[bytes], shards: int

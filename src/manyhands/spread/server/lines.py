@@ -17,6 +17,7 @@ class Lines(Protocol):
 
     shards: int
     shares_memory: bool  # workers of one machine may have the same tables
+    here: str  # the driver's own machine, if workers may be there too
 
     def start(self, rank: int, node: str = "") -> Any:
         """Start a worker: on this machine, if it is still there."""

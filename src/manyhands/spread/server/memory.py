@@ -11,8 +11,10 @@ import mmap
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from manyhands.errors import ManyhandsError
 from manyhands.kernels.simd import Floats
@@ -20,6 +22,16 @@ from manyhands.kernels.simd import Floats
 READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
 AT_THIS_ADDRESS = 0x10  # the number of Linux for MAP_FIXED
 FAILED = ctypes.c_void_p(-1).value
+
+
+def copy_table(process: int, file: int, into: npt.NDArray[Any]) -> None:
+    """Copy what another process of this machine has in memory."""
+    opened = open_of(process, file)
+    try:
+        with mapped(opened, into.nbytes) as memory:
+            into[...] = np.frombuffer(memory, into.dtype, into.size).reshape(into.shape)
+    finally:
+        os.close(opened)
 
 
 def can_share() -> bool:
@@ -65,6 +77,13 @@ class Memory:
         self.files.append(file)
         self._maps.append((memory, size))
         return np.frombuffer(memory, np.float32, rows * width).reshape(rows, width)
+
+    def file_of(self, array: npt.NDArray[Any]) -> int | None:
+        """The open file whose memory an array is."""
+        for file, (memory, _) in zip(self.files, self._maps, strict=True):
+            if np.frombuffer(memory, np.uint8).ctypes.data == array.ctypes.data:
+                return file
+        return None
 
     def take_over(self, process: int, files: tuple[int, ...]) -> None:
         """Have the memory of another process in the place of this one's."""

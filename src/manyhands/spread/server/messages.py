@@ -110,6 +110,7 @@ class Place(NamedTuple):
     host: str
     process: int
     files: tuple[int, ...]
+    tables: dict[str, int]  # of these files, those of what is learnt in common; empty if not all are
 
 
 def exchanged_parts(learner: Learner) -> dict[str, StateArray]:

@@ -107,7 +107,11 @@ class Worker:
         return cls(rows.job, rows.train, rows.previous, opening.rank, opening.workers, sums, node)
 
     def place(self) -> Place:
-        return Place(self._node, socket.gethostname(), os.getpid(), tuple(self._memory.files))
+        parts = exchanged_parts(self._learner)
+        tables = {name: self._memory.file_of(part.array) for name, part in parts.items()}
+        shared = {name: file for name, file in tables.items() if file is not None}
+        here, files = socket.gethostname(), tuple(self._memory.files)
+        return Place(self._node, here, os.getpid(), files, shared if len(shared) == len(tables) else {})
 
     def join(self, other: Place) -> Place:
         """Learn in the tables of another worker of this machine."""
