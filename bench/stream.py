@@ -92,7 +92,7 @@ def run_stream(job: dict[str, Any]) -> None:
 
 def run_memory(job: dict[str, Any]) -> None:
     STREAMS["endless"] = f"{__name__}:Endless"
-    looks: list[tuple[float, int, int]] = []
+    looks: list[tuple[float, int, int, int]] = []
     over, began = threading.Event(), time.monotonic()
     entered, count = [0], GrowingVocabulary.count
 
@@ -106,7 +106,10 @@ def run_memory(job: dict[str, Any]) -> None:
     def look() -> None:
         while not over.wait(1.0):
             pages = int(Path("/proc/self/statm").read_text().split()[1])
-            looks.append((time.monotonic() - began, pages * PAGE_BYTES, entered[0]))
+            lines = Path("/proc/self/status").read_text().splitlines()
+            most = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
+            Path("/proc/self/clear_refs").write_text("5")  # the kernel begins to look for the most anew
+            looks.append((time.monotonic() - began, pages * PAGE_BYTES, most, entered[0]))
 
     watcher = threading.Thread(target=look)
     watcher.start()
@@ -125,9 +128,9 @@ def run_memory(job: dict[str, Any]) -> None:
     for start in range(0, int(60 * job["minutes"]), 30):
         found = [look for look in looks if start <= look[0] < start + 30]
         if found:
-            sizes, new = [size for _, size, _ in found], [words for _, _, words in found]
-            size = {"median": int(statistics.median(sizes)), "peak": max(sizes)}
-            curve.append({"second": start, **size, "words_that_entered": new[-1]})
+            median = int(statistics.median(size for _, size, _, _ in found))
+            size = {"median": median, "peak": max(most for _, _, most, _ in found)}
+            curve.append({"second": start, **size, "words_that_entered": found[-1][3]})
     words = done.bundle.model.arrays() if done.bundle else {}
     print(
         json.dumps(
@@ -183,8 +186,10 @@ def memory(data: Path, folder: str, minutes: float) -> dict[str, Any]:
     messages = Path(text).read_bytes().count(b"\n")
     found = child("memory", text=text, out=f"{folder}/live", minutes=minutes, messages=messages)
     warm = [look for look in found["curve"] if look["second"] >= WARM_UP_SECONDS]
+    first = warm[:2]  # a minute, in which there was a snapshot
     growth = {
-        name: round(max(look[name] for look in warm) / warm[0][name] - 1, 4) for name in ("median", "peak")
+        name: round(max(look[name] for look in warm) / max(look[name] for look in first) - 1, 4)
+        for name in ("median", "peak")
     }
     return {"minutes": minutes, "growth_after_warm_up": growth, **found}
 
