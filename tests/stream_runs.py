@@ -53,7 +53,7 @@ SMALL: dict[str, dict[str, Any]] = {
         **{"batch_size": 256, "messages": 3000, "snapshot_messages": 300},
     },
 }
-BLOCKS = {"block_messages": 100, "threads": 1, "snapshot_messages": 1500}
+BLOCKS = {"block_messages": 100, "threads": 1, "snapshot_messages": 600}
 
 # Real processes, whose parent has imported everything: a start costs less than what there is to learn.
 processes = multiprocessing.get_context("forkserver")

@@ -61,7 +61,7 @@ def check_kills(url: str, folder: Path, model: str, kills: int, **more: Any) -> 
         running, before = start(url, out, model, **more), newest(out)
         while running.is_alive() and newest(out) == before:  # it has learnt a little, if only that
             time.sleep(0.001)
-        time.sleep(draw.expovariate(20))
+        time.sleep(draw.expovariate(80))
         running.kill()
         running.join()
         assert running.exitcode == -signal.SIGKILL, "the stream is too short for so many kills"
