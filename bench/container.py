@@ -43,7 +43,7 @@ class Stage:
 
     @property
     def root(self) -> Path:
-        return self.place / "root"
+        return self.place / "merged"
 
     @property
     def layer(self) -> Path:
@@ -65,19 +65,19 @@ def instructions(text: str) -> list[tuple[str, str]]:
 
 def begin(place: Path) -> Stage:
     """This system, without what it has in its variables but for where packages come from."""
-    for name in ("layer", "work", "root"):
+    for name in ("layer", "work", "merged"):
         (place / name).mkdir(parents=True)
     layers = f"lowerdir=/,upperdir={place}/layer,workdir={place}/work"
-    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, f"{place}/root"], check=True)
-    subprocess.run(["mount", "-t", "proc", "proc", f"{place}/root/proc"], check=True)
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", f"{place}/root/dev"], check=True)
+    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, f"{place}/merged"], check=True)
+    subprocess.run(["mount", "-t", "proc", "proc", f"{place}/merged/proc"], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", f"{place}/merged/dev"], check=True)
     for device, number in DEVICES.items():
-        os.mknod(place / "root" / "dev" / device, 0o666 | stat.S_IFCHR, os.makedev(1, number))
-        (place / "root" / "dev" / device).chmod(0o666)
-    (place / "root" / "dev" / "shm").mkdir(mode=0o1777)
+        os.mknod(place / "merged" / "dev" / device, 0o666 | stat.S_IFCHR, os.makedev(1, number))
+        (place / "merged" / "dev" / device).chmod(0o666)
+    (place / "merged" / "dev" / "shm").mkdir(mode=0o1777)
     base = Path(sys.base_prefix)
     for parent in (base, *base.parents):  # Python may be in a home folder here; in the image, all may use it
-        inside = place / "root" / str(parent).lstrip("/")
+        inside = place / "merged" / str(parent).lstrip("/")
         inside.chmod(inside.stat().st_mode | 0o055)
     packages = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
     return Stage(
@@ -213,9 +213,9 @@ def main() -> None:
         print(json.dumps(facts, indent=1))
         save("container", facts)
     finally:
-        for root in place.glob("*/root"):
+        for root in place.glob("*/merged"):
             subprocess.run(["umount", "--recursive", str(root)], check=False)
-        if not any(root.is_mount() for root in place.glob("*/root")):  # else there is more than ours below
+        if not any(root.is_mount() for root in place.glob("*/merged")):  # else there is more than ours below
             shutil.rmtree(place)
 
 
