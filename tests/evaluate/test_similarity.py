@@ -13,7 +13,7 @@ from manyhands.evaluation.similarity import SimilarityReport, evaluate_similarit
 from manyhands.evaluation.wordsets import SimilaritySet
 from tests.evaluate.embeddings import embedding, random_embedding
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # of numpy and scipy
 
 PLANE = embedding(["a", "b", "c", "d", "zero"], [[1, 0], [1, 1], [0, 2], [-3, 0], [0, 0]])
 

@@ -277,7 +277,7 @@ def _stop() -> None:
         with suppress(Exception):
             gateway.shutdown()
         gateway.proc.kill()
-        gateway.proc.wait()
+        gateway.proc.communicate()  # which closes our end of its pipe, too
         SparkContext._gateway = SparkContext._jvm = None
     SparkContext._active_spark_context = None
 
