@@ -21,6 +21,8 @@ LINE = 16
 
 VECTOR = ir.VectorType(ir.FloatType(), LINE)
 NUMBER = ir.IntType(32)
+MASK_BYTES = 64
+LETTERS = ir.VectorType(ir.IntType(8), MASK_BYTES)
 FLOAT_BYTES = 4
 MOST_EXPONENT = 60.0  # beyond it, sigmoid and tangent are 0 or 1 to the last digit
 EXPONENT_BIAS, FRACTION_BITS = 127, 23
@@ -54,6 +56,70 @@ def whole(*arrays: Any) -> bool:
     return all(array.layout == "C" and array.dtype == types.float32 for array in arrays)
 
 
+def _letters_at(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
+    """Where ``LETTERS`` of an array of bytes begin."""
+    struct = context.make_array(kind)(context, builder, array)
+    return builder.bitcast(builder.gep(struct.data, [at]), LETTERS.as_pointer())
+
+
+def _load_letters(builder: Any, place: Any) -> Any:
+    letters = builder.load(place)
+    letters.align = 1
+    return letters
+
+
+def _byte_everywhere(builder: Any, byte: Any) -> Any:
+    nothing = ir.Constant(LETTERS, ir.Undefined)
+    first = ir.Constant(ir.VectorType(NUMBER, MASK_BYTES), [0] * MASK_BYTES)
+    return builder.shuffle_vector(builder.insert_element(nothing, byte, NUMBER(0)), nothing, first)
+
+
+def _between(builder: Any, letters: Any, first: Any, last: Any) -> Any:
+    above = builder.sub(letters, _byte_everywhere(builder, first))
+    return builder.icmp_unsigned("<=", above, _byte_everywhere(builder, builder.sub(last, first)))
+
+
+def _bytes(*arrays: Any) -> bool:
+    return all(array.layout == "C" and array.dtype == types.uint8 for array in arrays)
+
+
+def _bytes_between(typing: Any, data: Any, at: Any, first: Any, last: Any) -> Any:
+    if not _bytes(data):
+        return None
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        letters = _load_letters(builder, _letters_at(context, builder, signature.args[0], *arguments[:2]))
+        flags = _between(builder, letters, *arguments[2:])
+        return builder.bitcast(flags, ir.IntType(MASK_BYTES))
+
+    return types.uint64(data, types.uint64, types.uint8, types.uint8), generate
+
+
+def _copy_letters(typing: Any, out: Any, at: Any, data: Any, start: Any, shift: Any) -> Any:
+    if not _bytes(out, data):
+        return None
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        letters = _load_letters(builder, _letters_at(context, builder, signature.args[2], *arguments[2:4]))
+        upper = _between(builder, letters, *(ir.Constant(ir.IntType(8), ord(letter)) for letter in "AZ"))
+        moved = builder.add(letters, _byte_everywhere(builder, arguments[4]))
+        place = _letters_at(context, builder, signature.args[0], *arguments[:2])
+        builder.store(builder.select(upper, moved, letters), place).align = 1
+        return context.get_dummy_value()
+
+    return types.void(out, types.uint64, data, types.uint64, types.uint8), generate
+
+
+def _zeros(count: str) -> Callable[..., Any]:
+    def zeros(typing: Any, mask: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return getattr(builder, count)(arguments[0], ir.IntType(1)(0))
+
+        return types.uint64(types.uint64), generate
+
+    return zeros
+
+
 def _add_line(typing: Any, target: Any, at: Any, source: Any, start: Any, scale: Any) -> Any:
     if not whole(target, source):
         return None
@@ -67,6 +133,30 @@ def _add_line(typing: Any, target: Any, at: Any, source: Any, start: Any, scale:
         return context.get_dummy_value()
 
     return types.void(target, at, source, start, types.float32), generate
+
+
+def _add_part(typing: Any, target: Any, at: Any, source: Any, start: Any, scale: Any, count: Any) -> Any:
+    if not whole(target, source):
+        return None
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = _place(context, builder, signature, arguments, 0)
+        flags = ir.VectorType(ir.IntType(1), LINE)
+        kind = ir.FunctionType(VECTOR, [VECTOR.as_pointer(), NUMBER, flags, VECTOR])
+        load = cgutils.get_or_insert_function(builder.module, kind, f"llvm.masked.load.v{LINE}f32.p0")
+        lanes, numbers = ir.VectorType(NUMBER, LINE), list(range(LINE))
+        limit = builder.insert_element(
+            ir.Constant(lanes, ir.Undefined), builder.trunc(arguments[5], NUMBER), NUMBER(0)
+        )
+        limit = builder.shuffle_vector(limit, limit, ir.Constant(lanes, [0] * LINE))
+        wanted = builder.icmp_unsigned("<", ir.Constant(lanes, numbers), limit)
+        begin = _place(context, builder, signature, arguments, 2)
+        source = builder.call(load, [begin, NUMBER(FLOAT_BYTES), wanted, ir.Constant(VECTOR, [0.0] * LINE)])
+        total = builder.fadd(_load(builder, place), builder.fmul(everywhere(builder, arguments[4]), source))
+        builder.store(total, place).align = FLOAT_BYTES
+        return context.get_dummy_value()
+
+    return types.void(target, at, source, start, types.float32, types.uint64), generate
 
 
 def _copy_line(typing: Any, target: Any, at: Any, source: Any, start: Any) -> Any:
@@ -147,9 +237,21 @@ def _logistic_line(typing: Any, array: Any, at: Any, slope: Any, height: Any, fo
     return types.void(array, at, types.float32, types.float32, types.float32), generate
 
 
+# ``bytes_between(data, at, first, last)``: which of the 64 bytes from ``at`` on are from ``first`` to
+# ``last``, a bit for each.
+bytes_between: Callable[[Any, np.uint64, int, int], np.uint64] = intrinsic(_bytes_between)
+# ``copy_letters(out, at, data, start, shift)``: copy 64 bytes, ``shift`` added to those from A to Z.
+copy_letters: Callable[[Any, np.uint64, Any, np.uint64, np.uint8], None] = intrinsic(_copy_letters)
+# ``trailing_zeros(mask)`` and ``leading_zeros(mask)``: how many bits below the lowest that is set, and above
+# the highest; 64 if none is.
+trailing_zeros: Callable[[np.uint64], np.uint64] = intrinsic(_zeros("cttz"))
+leading_zeros: Callable[[np.uint64], np.uint64] = intrinsic(_zeros("ctlz"))
 # ``add_line(target, at, source, start, scale)``: add a scaled line of one array to a line of another.
 # Indices count all numbers of an array, row after row, as they do for ``prefetch``.
 add_line: Callable[[Floats, Any, Floats, Any, np.float32], None] = intrinsic(_add_line)
+# ``add_part(target, at, source, start, scale, count)``: the same for the first ``count`` numbers of a line.
+# Nothing behind them is read; the whole line of the target is written.
+add_part: Callable[[Floats, Any, Floats, Any, np.float32, np.uint64], None] = intrinsic(_add_part)
 # ``copy_line(target, at, source, start)``: put a line of one array in the place of a line of another.
 copy_line: Callable[[Floats, Any, Floats, Any], None] = intrinsic(_copy_line)
 # ``dot_line(first, at, second, start)``: the inner product of two lines.

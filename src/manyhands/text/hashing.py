@@ -31,7 +31,7 @@ def mix(value: np.uint64) -> np.uint64:
 
 
 @kernel
-def eight(data: Bytes, i: int) -> np.uint64:
+def eight(data: Bytes, i: int | np.uint64) -> np.uint64:
     """Eight bytes as one number, little end first.
 
     Written out, and with unsigned indices (signed ones might count from the end), LLVM

@@ -17,7 +17,7 @@ from manyhands.text.words import hash_words
 
 Slots = npt.NDArray[np.uint32]
 
-ONE = np.uint64(1)
+ONE, TWO = np.uint64(1), np.uint64(2)
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 STEP = np.uint64(0x87C37B91114253D5)
 FNV_START, FNV_STEP = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
@@ -119,15 +119,14 @@ def row_slots(
         value = hashes[token]
         if value == NO_WORD:
             continue
-        out[n] = word_base + ((value * SPREAD) >> np.uint64(32) & word_mask)
+        out[n] = _word_slot(value, word_base, word_mask)
         n += ONE
         for j in range(i + 1, min(end, i + ngrams)):
             other = hashes[np.uint64(tokens[np.uint64(j)])]
             if other == NO_WORD:
                 break
-            value = (value ^ (value >> np.uint64(29))) * STEP + other
-            mixed = value * SPREAD
-            out[n] = (mixed ^ (mixed >> np.uint64(32))) >> np.uint64(8) & ngram_mask
+            value = _longer(value, other)
+            out[n] = _ngram_slot(value, ngram_mask)
             n += ONE
         if with_letters:
             for j in range(letter_offsets[token], letter_offsets[token + ONE]):
@@ -153,13 +152,42 @@ def text_slots(
     count, n = hash_words(data, start, end, ends, hashes), np.uint64(0)
     for first in range(count):
         hashes[np.uint64(first)] = word_hash(hashes[np.uint64(first)])
-    for first in range(count):
+    done = 0
+    if 2 <= ngrams <= 3:  # written out for the usual ones: a loop of a turn or two takes longer than its work
+        done = max(count - 2, 0)
+        for first in range(np.uint64(done)):
+            value = hashes[first]
+            out[n] = _word_slot(value, word_base, word_mask)
+            value = _longer(value, hashes[first + ONE])
+            out[n + ONE] = _ngram_slot(value, ngram_mask)
+            n += TWO
+            if ngrams == 3:
+                value = _longer(value, hashes[first + TWO])
+                out[n] = _ngram_slot(value, ngram_mask)
+                n += ONE
+    for first in range(done, count):
         value = hashes[np.uint64(first)]
-        out[n] = word_base + ((value * SPREAD) >> np.uint64(32) & word_mask)
+        out[n] = _word_slot(value, word_base, word_mask)
         n += ONE
         for other in range(first + 1, min(count, first + ngrams)):
-            value = (value ^ (value >> np.uint64(29))) * STEP + hashes[np.uint64(other)]
-            mixed = value * SPREAD
-            out[n] = (mixed ^ (mixed >> np.uint64(32))) >> np.uint64(8) & ngram_mask
+            value = _longer(value, hashes[np.uint64(other)])
+            out[n] = _ngram_slot(value, ngram_mask)
             n += ONE
     return n
+
+
+@kernel
+def _word_slot(value: np.uint64, base: np.uint64, mask: np.uint64) -> np.uint64:
+    return base + ((value * SPREAD) >> np.uint64(32) & mask)
+
+
+@kernel
+def _ngram_slot(value: np.uint64, mask: np.uint64) -> np.uint64:
+    mixed = value * SPREAD
+    return (mixed ^ (mixed >> np.uint64(32))) >> np.uint64(8) & mask
+
+
+@kernel
+def _longer(value: np.uint64, word: np.uint64) -> np.uint64:
+    """What stands for an n-gram and the word behind it."""
+    return (value ^ (value >> np.uint64(29))) * STEP + word

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyhands.kernels.compile import Bytes, Hashes, Ints, kernel
+from manyhands.kernels.simd import MASK_BYTES, bytes_between, copy_letters, leading_zeros, trailing_zeros
 from manyhands.settings import TextSettings
 from manyhands.text.characters import (
     MARK,
@@ -32,7 +33,9 @@ WINDOWS = tuple(
 )
 LONGEST_WORD = 128  # bytes; a longer run is cut, so that no input makes a word of megabytes
 BLANK = 0x20
-SPARE = 8  # bytes behind the last text, so that readers may load eight bytes anywhere
+SPARE = MASK_BYTES  # bytes behind the last text, so that so many may be read or written anywhere
+CHUNK, ONE, TWO = np.uint64(MASK_BYTES), np.uint64(1), np.uint64(2)
+AT_AN_EVENT = 2  # bytes that are handled one by one: a sign, and the blank behind it
 LONGEST_ENTITY = 33  # the longest name HTML knows, and room for & and ;
 
 
@@ -161,6 +164,7 @@ def _normalise(
 ) -> None:
     """Write the normalised texts one after the other to ``out``, which must hold 2 n + 1 bytes."""
     plain, small = _byte_tables(kinds, lower, html, drop_signs)
+    shift = np.uint8(lower[0x41] - 0x41)
     at = 0
     offsets[0] = 0
     for text in range(len(starts) - 1):
@@ -168,12 +172,15 @@ def _normalise(
         run = 0  # bytes of the word being written; at 0, what was written ends in a space or is empty
         i, end = starts[text], starts[text + 1]
         while i < end:
-            at, i, run = _put_plain(data, i, end, plain, small, out, at, run)
+            at, i, run = _copy_plain(data, i, end, plain, shift, drop_signs, out, at, run)
+            at, i, run = _put_plain(data, i, min(end, i + AT_AN_EVENT), plain, small, out, at, run)
             if run >= LONGEST_WORD:
                 at, run = _close(out, at, run)
             if i == end:
                 break
             byte = data[i]
+            if plain[byte] <= WORD or plain[byte] == SIGN:
+                continue
             if html and byte == 0x3C:  # <
                 stop = _line_break_end(data, i, end)
                 if stop > i:
@@ -194,6 +201,63 @@ def _normalise(
                 at, run = _put(lower[then], kinds[then], drop_signs, out, at, run)
         at -= at > begin and run == 0
         offsets[text + 1] = at
+
+
+@kernel
+def _copy_plain(
+    data: Bytes,
+    i: int,
+    end: int,
+    plain: Bytes,
+    shift: np.uint8,
+    drop_signs: bool,
+    out: Bytes,
+    at: int,
+    run: int,
+) -> tuple[int, int, int]:
+    """Copy what is normal already, but for its case, 64 bytes at a time and up to the first that is not.
+
+    That are ASCII letters and digits, apostrophes between them, single blanks behind these, and signs
+    between blanks.
+    """
+    start, stop, to, most = np.uint64(i), np.uint64(end), np.uint64(at), np.uint64(len(data))
+    while start < stop and start + CHUNK <= most and run < LONGEST_WORD - MASK_BYTES:
+        small, big = bytes_between(data, start, 0x61, 0x7A), bytes_between(data, start, 0x41, 0x5A)
+        mine = ONE << (stop - start) if stop - start < CHUNK else np.uint64(0)
+        mine -= ONE  # what lies behind is of the next text
+        word = (small | big | bytes_between(data, start, 0x30, 0x39)) & mine
+        blank = bytes_between(data, start, BLANK, BLANK) & mine
+        quote = bytes_between(data, start, 0x27, 0x27)
+        inside = np.uint64(run > 0)
+        behind_word = word << ONE | inside
+        good = word | quote & behind_word & word >> ONE
+        run_on = good
+        if not drop_signs:
+            special = quote | bytes_between(data, start, 0x26, 0x26) | bytes_between(data, start, 0x3C, 0x3C)
+            sign = bytes_between(data, start, 0x21, 0x7E) & ~word & ~special
+            sign &= (blank << ONE | (inside ^ ONE)) & blank >> ONE
+            good |= sign
+            behind_word |= sign << ONE
+        good |= blank & behind_word
+        count = min(trailing_zeros(~good), stop - start)
+        copy_letters(out, to, data, start, shift)
+        gaps = ~run_on << (CHUNK - count) if count else np.uint64(0)
+        run = int(np.int64(leading_zeros(gaps))) if gaps else run + int(np.int64(count))
+        start += count
+        to += count
+        if count == CHUNK or start == stop:
+            continue
+        byte = data[start]
+        kind = plain[byte]
+        if kind != SIGN and kind != SPACE:
+            break
+        out[to] = BLANK
+        to += np.uint64(run > 0)
+        out[to], out[to + ONE] = byte, BLANK
+        to += TWO if kind == SIGN else np.uint64(0)
+        start += ONE
+        run = 0
+    return int(np.int64(to)), int(np.int64(start)), run
 
 
 @kernel
