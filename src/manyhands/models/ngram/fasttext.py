@@ -4,7 +4,7 @@ It learns vectors of words and sentences on the way, and copes with many labels,
 costs one vector and not a weight for every n-gram.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -35,6 +35,7 @@ from manyhands.models.ngram.features import (
     hashing_for,
     open_space,
     score_rows,
+    text_arguments,
 )
 from manyhands.models.ngram.feed import Block, FeatureFeed
 from manyhands.models.ngram.model import NgramModel
@@ -98,11 +99,13 @@ class FastTextModel(NgramModel):
         parts = self.vectors[:, : self.dim] @ self.outputs[:, : self.dim].T
         return read_only(np.ascontiguousarray(parts[self.space.numbers], np.float32))
 
-    def _rank_scorer(self) -> Callable[[Features, Scores], None] | None:
-        if len(self.labels) >= self.dim:
-            return None
-        parts, loss = self._label_parts, LOSSES[self.loss]
-        return lambda features, out: kernels.score_parts(features.ids, features.offsets, parts, loss, out)
+    def _score_texts(self, normal: Ragged, many: bool, out: Scores) -> None:
+        ranked, loss = many and len(self.labels) < self.dim, LOSSES[self.loss]
+        texts = text_arguments(self.space, normal, distinct=self.distinct, ranked=ranked)
+        if ranked:
+            kernels.score_parts(*texts, self._label_parts, loss, out)
+        else:
+            kernels.score_texts(*texts, self.vectors, self.outputs, self.dim, loss, out)
 
     def sentence_vectors(self, corpus: Corpus) -> npt.NDArray[np.float32]:
         """The mean of the vectors of each row's n-grams."""

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.kernels.compile import AHEAD, Hashes, Ints, kernel, prefetch
+from manyhands.kernels.compile import AHEAD, Bytes, Hashes, Ints, kernel, prefetch
 from manyhands.kernels.simd import LINE, Floats, add_line, dot_line
 from manyhands.models.losses import (
     LEAST,
@@ -18,7 +18,7 @@ from manyhands.models.losses import (
     shuffled,
     sigmoid,
 )
-from manyhands.models.ngram.feature_kernels import Numbers, look_ahead
+from manyhands.models.ngram.feature_kernels import Numbers, add_row, look_ahead, text_features, whole_lines
 from manyhands.text.hashing import mix
 
 Rows = npt.NDArray[np.int32]
@@ -228,43 +228,127 @@ def score(
     out: Floats,
 ) -> None:
     """The probability of each label for each row."""
-    mean, scores = np.zeros(outputs.shape[1], np.float32), np.empty(len(outputs), np.float32)
+    mean = np.zeros(outputs.shape[1], np.float32)
     for row in range(len(offsets) - 1):
         _mean(ids, offsets[row], offsets[row + 1], vectors, dim, mean)
-        for label in range(len(outputs)):
-            total = np.float32(0)
-            for k in range(dim):
-                total += outputs[label, k] * mean[k]
-            scores[label] = total
-        probabilities(scores, loss)
-        for k in range(len(scores)):
-            out[row, k] = scores[k]
+        _score_mean(mean, outputs, dim, loss, out, row)
 
 
 @kernel
-def score_parts(ids: Numbers, offsets: Ints, parts: Floats, loss: int, out: Floats) -> None:
-    """As ``score``, from what each n-gram adds to the score of each label."""
+def _score_mean(mean: Floats, outputs: Floats, dim: int, loss: int, out: Floats, row: int) -> None:
+    scores = out[row]
+    for label in range(len(outputs)):
+        total = np.float32(0)
+        for k in range(dim):
+            total += outputs[label, k] * mean[k]
+        scores[label] = total
+    probabilities(scores, loss)
+
+
+@kernel
+def score_texts(
+    data: Bytes,
+    rows: Ints,
+    ngrams: int,
+    ngram_mask: np.uint64,
+    word_base: np.uint64,
+    word_mask: np.uint64,
+    index: Hashes,
+    numbers: Numbers,
+    distinct: bool,
+    ends: Ints,
+    hashes: Hashes,
+    ids: Numbers,
+    seen: Numbers,
+    vectors: Floats,
+    outputs: Floats,
+    dim: int,
+    loss: int,
+    out: Floats,
+) -> None:
+    """As ``score``, straight from normalised texts."""
+    mean = np.empty(whole_lines(vectors.shape[1]), np.float32)
+    for row in range(len(rows) - 1):
+        n = text_features(
+            data,
+            rows[row],
+            rows[row + 1],
+            ngrams,
+            ngram_mask,
+            word_base,
+            word_mask,
+            index,
+            numbers,
+            distinct,
+            ends,
+            hashes,
+            ids,
+            seen,
+            vectors,
+        )
+        _mean_of_rows(ids, n, vectors, mean)
+        _score_mean(mean, outputs, dim, loss, out, row)
+
+
+@kernel
+def score_parts(
+    data: Bytes,
+    rows: Ints,
+    ngrams: int,
+    ngram_mask: np.uint64,
+    word_base: np.uint64,
+    word_mask: np.uint64,
+    index: Hashes,
+    numbers: Numbers,
+    distinct: bool,
+    ends: Ints,
+    hashes: Hashes,
+    ids: Numbers,
+    seen: Numbers,
+    parts: Floats,
+    loss: int,
+    out: Floats,
+) -> None:
+    """As ``score_texts``, from what each n-gram adds to the score of each label."""
     labels = parts.shape[1]
-    scores = np.empty(labels, np.float32)
-    for row in range(len(offsets) - 1):
-        start, end = offsets[row], offsets[row + 1]
-        if labels == 2:
-            scores[0], scores[1] = _mean_of_two(ids, start, end, parts)
+    mean = np.empty(whole_lines(labels), np.float32)
+    for row in range(len(rows) - 1):
+        n = text_features(
+            data,
+            rows[row],
+            rows[row + 1],
+            ngrams,
+            ngram_mask,
+            word_base,
+            word_mask,
+            index,
+            numbers,
+            distinct,
+            ends,
+            hashes,
+            ids,
+            seen,
+            parts,
+        )
+        if labels == 2:  # both sums stay in the processor
+            first, second = np.float32(0), np.float32(0)
+            for k in range(n):
+                first += parts[np.uint64(ids[k]), np.uint64(0)]
+                second += parts[np.uint64(ids[k]), ONE]
+            mean[0], mean[1] = first / np.float32(max(n, ONE)), second / np.float32(max(n, ONE))
         else:
-            _mean(ids, start, end, parts, labels, scores)
-        probabilities(scores, loss)
+            _mean_of_rows(ids, n, parts, mean)
+        scores = out[row]
         for k in range(labels):
-            out[row, k] = scores[k]
+            scores[k] = mean[k]
+        probabilities(scores, loss)
 
 
 @kernel
-def _mean_of_two(ids: Numbers, start: int, end: int, parts: Floats) -> tuple[np.float32, np.float32]:
-    """As ``_mean``, for two columns: both sums stay in the processor."""
-    first, second, last = np.float32(0), np.float32(0), np.uint64(len(ids) - 1)
-    for i in range(np.uint64(start), np.uint64(end)):
-        prefetch(parts, np.uint64(ids[min(i + AHEAD, last)]) * np.uint64(2))
-        feature = np.uint64(ids[i])
-        first += parts[feature, np.uint64(0)]
-        second += parts[feature, np.uint64(1)]
-    count = np.float32(max(end - start, 1))
-    return first / count, second / count
+def _mean_of_rows(ids: Numbers, n: np.uint64, rows: Floats, out: Floats) -> None:
+    """As ``_mean``, of rows that were asked for before; ``out`` has room for whole lines."""
+    out[:] = 0
+    for k in range(n):
+        add_row(out, rows, np.uint64(ids[k]), np.float32(1))
+    for k in range(rows.shape[1]):
+        out[k] /= np.float32(max(n, ONE))

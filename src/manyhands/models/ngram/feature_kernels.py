@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.kernels.compile import AHEAD, Bytes, Hashes, Ints, kernel, prefetch
+from manyhands.kernels.simd import LINE, Floats, add_part
 from manyhands.text.ngrams import Slots, row_slots, text_slots
 
 Numbers = npt.NDArray[np.uint32]
@@ -13,8 +14,10 @@ Counts = npt.NDArray[np.uint16]
 
 MOST_COUNTED = np.uint16(65_535)
 
-WORD_BITS = np.uint64(6)
-LOW6, ONE = np.uint64(63), np.uint64(1)
+ENTRY_BITS, LOW5 = np.uint64(5), np.uint64(31)
+HALF, LOW32 = np.uint64(32), np.uint64(0xFFFFFFFF)
+ONE = np.uint64(1)
+LINE_STEP = np.uint64(LINE)
 
 
 @kernel
@@ -98,12 +101,16 @@ def ones(word: np.uint64) -> np.uint64:
 
 
 @kernel
-def count_before(bits: Hashes, out: Numbers) -> None:
+def make_index(bits: Hashes, out: Hashes) -> None:
+    """The bits of 32 slots, and above them how many are set before: one look into memory tells both."""
     total = np.uint64(0)
     for i in range(len(bits)):
-        out[i] = total
-        total += ones(bits[i])
-    out[len(bits)] = total
+        low, high = bits[i] & LOW32, bits[i] >> HALF
+        out[2 * i] = total << HALF | low
+        total += ones(low)
+        out[2 * i + 1] = total << HALF | high
+        total += ones(high)
+    out[2 * len(bits)] = total << HALF
 
 
 @kernel
@@ -117,8 +124,7 @@ def features(
     ngram_mask: np.uint64,
     word_base: np.uint64,
     word_mask: np.uint64,
-    bits: Hashes,
-    before: Numbers,
+    index: Hashes,
     numbers: Numbers,
     distinct: bool,
     scratch: Slots,
@@ -142,7 +148,12 @@ def features(
             word_mask,
             scratch,
         )
-        n = _number(scratch, np.uint64(count), bits, before, numbers, distinct, table, ids, at)
+        n = _ranks(scratch, np.uint64(count), index)
+        if distinct:
+            n = distinct_slots(scratch, n, table)
+        for k in range(n):
+            prefetch(numbers, np.uint64(scratch[min(k + AHEAD, n - ONE)]))
+            ids[at + k] = numbers[np.uint64(scratch[k])]
         at += n
         starts[row + 1] = at
 
@@ -150,72 +161,55 @@ def features(
 @kernel
 def text_features(
     data: Bytes,
-    rows: Ints,
+    start: int,
+    end: int,
     ngrams: int,
     ngram_mask: np.uint64,
     word_base: np.uint64,
     word_mask: np.uint64,
-    bits: Hashes,
-    before: Numbers,
+    index: Hashes,
     numbers: Numbers,
     distinct: bool,
     ends: Ints,
     hashes: Hashes,
-    scratch: Slots,
+    ids: Slots,
     table: Slots,
-    ids: Numbers,
-    starts: Ints,
-) -> None:
-    """As ``features``, straight from normalised texts: nothing is kept of a word but its hash."""
-    at = np.uint64(0)
-    for row in range(len(rows) - 1):
-        count = text_slots(
-            data, rows[row], rows[row + 1], ngrams, ngram_mask, word_base, word_mask, ends, hashes, scratch
-        )
-        at += _number(scratch, count, bits, before, numbers, distinct, table, ids, at)
-        starts[row + 1] = at
-
-
-@kernel
-def _number(
-    slots: Slots,
-    count: np.uint64,
-    bits: Hashes,
-    before: Numbers,
-    numbers: Numbers,
-    distinct: bool,
-    table: Slots,
-    ids: Numbers,
-    at: np.uint64,
+    weights: Floats,
 ) -> np.uint64:
-    """Write the numbers of the known ones of a row's slots to ``ids``; returns how many there are.
+    """Write the known features of a normalised text to ``ids``; returns how many there are.
 
-    Without ``numbers``, their ranks: how many known slots stand before each.
+    Nothing is kept of a word but its hash. Without ``numbers``, a feature is given by the rank of its slot:
+    how many known ones stand before it. The rows of ``weights`` are asked for on the way, and have come by
+    the time they are added up.
     """
-    n = _known(slots, count, bits)
+    count = text_slots(data, start, end, ngrams, ngram_mask, word_base, word_mask, ends, hashes, ids)
+    n, width = _ranks(ids, count, index), np.uint64(weights.shape[1])
+    if not len(numbers):
+        for k in range(n):
+            prefetch(weights, np.uint64(ids[k]) * width)
     if distinct:
-        n = distinct_slots(slots, n, table)
-    for k in range(n):
-        slot = np.uint64(slots[k])
-        below = bits[slot >> WORD_BITS] & ((ONE << (slot & LOW6)) - ONE)
-        place = np.uint64(before[slot >> WORD_BITS]) + ones(below)
-        ids[at + k] = place
-        if len(numbers):
-            prefetch(numbers, place)
-    for k in range(at, at + n if len(numbers) else at):  # what was asked for above has come by now
-        ids[k] = numbers[np.uint64(ids[k])]
+        n = distinct_slots(ids, n, table)
+    if len(numbers):
+        for k in range(n):
+            prefetch(numbers, np.uint64(ids[min(k + AHEAD, n - ONE)]))
+            number = np.uint64(numbers[np.uint64(ids[k])])
+            ids[k] = number
+            for at in range(np.uint64(0), width, LINE_STEP):
+                prefetch(weights, number * width + at)
+            prefetch(weights, number * width + width - ONE)
     return n
 
 
 @kernel
-def _known(slots: Slots, n: np.uint64, bits: Hashes) -> np.uint64:
-    """Move the known slots to the front, without a branch that nobody could predict."""
+def _ranks(slots: Slots, count: np.uint64, index: Hashes) -> np.uint64:
+    """Put the ranks of the known slots in their place, without a branch that nobody could predict."""
     found = np.uint64(0)
-    for k in range(n):
-        prefetch(bits, np.uint64(slots[min(k + AHEAD, n - ONE)]) >> WORD_BITS)
+    for k in range(count):
+        prefetch(index, np.uint64(slots[min(k + AHEAD, count - ONE)]) >> ENTRY_BITS)
         slot = np.uint64(slots[k])
-        slots[found] = slot
-        found += (bits[slot >> WORD_BITS] >> (slot & LOW6)) & ONE
+        entry, bit = index[slot >> ENTRY_BITS], slot & LOW5
+        slots[found] = (entry >> HALF) + ones(entry & ((ONE << bit) - ONE))
+        found += entry >> bit & ONE
     return found
 
 
@@ -223,17 +217,19 @@ def _known(slots: Slots, n: np.uint64, bits: Hashes) -> np.uint64:
 def distinct_slots(slots: Slots, n: np.uint64, table: Slots) -> np.uint64:
     """Move the first of equal slots to the front. ``table`` is empty before and after."""
     size = np.uint64(16)
-    while size < n + n:
+    while size < np.uint64(4) * n:  # few meet on a place then: each time, the processor guesses wrong
         size += size
     last, found = size - ONE, np.uint64(0)
     for k in range(n):
         slot = np.uint64(slots[k])
         entry = slot + ONE  # 0 is an empty place
         place = (slot * np.uint64(0x9E3779B1)) >> np.uint64(7) & last
-        while table[place] != entry and table[place]:
+        there = np.uint64(table[place])
+        while (there != entry) & (there != 0):  # one branch, not two
             place = (place + ONE) & last
+            there = np.uint64(table[place])
         slots[found] = slot
-        found += np.uint64(table[place] != entry)
+        found += np.uint64(there != entry)
         table[place] = entry
     for used in range(size):
         table[used] = 0
@@ -241,10 +237,23 @@ def distinct_slots(slots: Slots, n: np.uint64, table: Slots) -> np.uint64:
 
 
 @kernel
-def look_up(slots: Slots, bits: Hashes, before: Numbers, numbers: Numbers, out: Ints) -> None:
+def whole_lines(width: int) -> int:
+    return (width + LINE - 1) // LINE * LINE
+
+
+@kernel
+def add_row(sums: Floats, table: Floats, row: np.uint64, scale: np.float32) -> None:
+    """Add a row of the table, times ``scale``, to ``sums``, which have room for whole lines."""
+    width = np.uint64(table.shape[1])
+    for at in range(np.uint64(0), width, LINE_STEP):
+        add_part(sums, at, table, row * width + at, scale, width - at)
+
+
+@kernel
+def look_up(slots: Slots, index: Hashes, numbers: Numbers, out: Ints) -> None:
     for k in range(len(slots)):
         slot = np.uint64(slots[k])
-        word, bit = bits[slot >> WORD_BITS], slot & LOW6
+        entry, bit = index[slot >> ENTRY_BITS], slot & LOW5
         out[k] = -1
-        if (word >> bit) & ONE:
-            out[k] = numbers[np.uint64(before[slot >> WORD_BITS]) + ones(word & ((ONE << bit) - ONE))]
+        if (entry >> bit) & ONE:
+            out[k] = numbers[(entry >> HALF) + ones(entry & ((ONE << bit) - ONE))]

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Annotated, Any
 
 import numpy as np
@@ -18,7 +17,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from manyhands.errors import InputError, UsageError
-from manyhands.kernels.compile import Hashes, Ints, read_only
+from manyhands.kernels.compile import Bytes, Hashes, Ints, read_only
 from manyhands.machine import refuse_if_too_large
 from manyhands.models.learner import Crew
 from manyhands.models.ngram import feature_kernels as kernels
@@ -31,7 +30,6 @@ from manyhands.text.ngrams import Letters, NgramHashing, Slots, row_slots
 from manyhands.text.ragged import Ragged
 
 ROWS_AT_ONCE = 2048
-GROUP_BYTES = 128 << 10  # of texts that are scored at once
 ARENA_FEATURES = 1 << 22
 MOST_COUNTERS = 8  # threads that count, each in a table of its own
 SLOTS_AT_ONCE = 1 << 20
@@ -71,7 +69,7 @@ class FeatureSpace:
     def __post_init__(self) -> None:
         if len(self.bits) != (self.hashing.slots + 63) // 64:
             raise InputError("the features do not fit the settings of the model")
-        if int(self.before[-1]) != len(self.numbers):
+        if int(self.index[-1] >> kernels.HALF) != len(self.numbers):
             raise InputError("the features are damaged: another number of them is known than is listed")
         if len(self.numbers) and int(self.numbers.max()) >= len(self.numbers):
             raise InputError("the features are damaged: one of them has no weights")
@@ -80,10 +78,10 @@ class FeatureSpace:
         return len(self.numbers)
 
     @cached_property
-    def before(self) -> Numbers:
-        """How many bits are set before each word of 64, and in all."""
-        out = np.empty(len(self.bits) + 1, np.uint32)
-        kernels.count_before(self.bits, out)
+    def index(self) -> Hashes:
+        """As the kernels look slots up; behind the last, how many are known in all."""
+        out = np.empty(2 * len(self.bits) + 1, np.uint64)
+        kernels.make_index(self.bits, out)
         return read_only(out)
 
     def facts(self) -> dict[str, Any]:
@@ -99,7 +97,7 @@ class FeatureSpace:
     def numbers_of(self, slots: Slots) -> Ints:
         """The number of the feature in each slot; -1 where none is known."""
         out = np.empty(len(slots), np.int64)
-        kernels.look_up(slots, self.bits, self.before, self.numbers, out)
+        kernels.look_up(slots, self.index, self.numbers, out)
         return out
 
     def slots(self) -> Slots:
@@ -129,8 +127,7 @@ class Featuriser:
             tokens,
             offsets,
             *kernel_arguments(self._space.hashing, self._corpus, self._letters),
-            self._space.bits,
-            self._space.before,
+            self._space.index,
             self._space.numbers,
             self._distinct,
             *scratch,
@@ -192,7 +189,7 @@ def room_for(
         ends = np.concatenate([[0], np.cumsum(np.diff(letters.offsets)[tokens])])
         most = most + np.diff(ends[offsets])
     longest = int(most.max(initial=0))
-    return _Room(longest, int(most.sum()), 1 << max((2 * longest).bit_length(), 4))
+    return _Room(longest, int(most.sum()), 1 << max((4 * longest).bit_length(), 4))
 
 
 def kernel_arguments(
@@ -342,56 +339,33 @@ def score_rows(
     return out
 
 
-def score_texts(
-    space: FeatureSpace,
-    normal: Ragged,
-    columns: int,
-    score: Callable[[Features, npt.NDArray[np.float32]], None],
-    *,
-    distinct: bool,
-    ranked: bool = False,
-) -> npt.NDArray[np.float32]:
-    """As ``score_rows`` of what ``space.read`` makes of the texts, without a corpus between.
+TextArguments = tuple[
+    Bytes, Ints, int, np.uint64, np.uint64, np.uint64, Hashes, Numbers, bool, Ints, Hashes, Slots, Slots
+]
 
-    A few texts at a time go the whole way, in room that stays in the processor's cache: writing down every
-    word of a block, to read it once, takes longer than all that is done with it. If ``ranked``, ``score`` is
-    given the ranks of the features' slots in place of their numbers.
+
+def text_arguments(space: FeatureSpace, normal: Ragged, *, distinct: bool, ranked: bool) -> TextArguments:
+    """What the kernels take that go straight from texts to scores, without a corpus between.
+
+    One text at a time goes the whole way, in room that stays in the processor's cache: writing down every
+    word of a block, to read it once, takes longer than all that is done with it. If ``ranked``, features are
+    the ranks of their slots in place of their numbers.
     """
-    out = np.empty((len(normal), columns), np.float32)
-    cuts = _groups(normal.offsets)
-    sizes = normal.offsets[cuts[1:]] - normal.offsets[cuts[:-1]]
-    words = int((sizes // 2 + np.diff(cuts)).max(initial=0))
     longest = int(normal.lengths().max(initial=0)) // 2 + 1
     room = space.hashing.ngrams * longest
-    ends, hashes = np.empty(longest, np.int64), np.empty(longest, np.uint64)
-    scratch, table = np.empty(room, np.uint32), np.zeros(1 << max((2 * room).bit_length(), 4), np.uint32)
-    ids = np.empty(space.hashing.ngrams * words, np.uint32)
-    for first, last in pairwise(cuts.tolist()):
-        starts = np.zeros(last - first + 1, np.int64)
-        kernels.text_features(
-            normal.data,
-            normal.offsets[first : last + 1],
-            space.hashing.ngrams,
-            *_masks(space.hashing),
-            space.bits,
-            space.before,
-            space.numbers[: 0 if ranked else None],
-            distinct,
-            ends,
-            hashes,
-            scratch,
-            table,
-            ids,
-            starts,
-        )
-        score(Features(read_only(ids[: starts[-1]]), starts), out[first:last])
-    return out
-
-
-def _groups(offsets: Ints) -> Ints:
-    """Where to cut texts into groups of so many bytes, or of one longer text."""
-    cuts = np.searchsorted(offsets, np.arange(offsets[0], offsets[-1], GROUP_BYTES))
-    return np.unique(np.append(cuts, [0, len(offsets) - 1]))
+    return (
+        normal.data,
+        normal.offsets,
+        space.hashing.ngrams,
+        *_masks(space.hashing),
+        space.index,
+        space.numbers[: 0 if ranked else None],
+        distinct,
+        np.empty(longest, np.int64),
+        np.empty(longest, np.uint64),
+        np.empty(room, np.uint32),
+        np.zeros(1 << max((4 * room).bit_length(), 4), np.uint32),
+    )
 
 
 def runs_of_rows(rows: Ints, first: int, step: int) -> Iterable[Ints]:

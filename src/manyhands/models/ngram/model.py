@@ -1,7 +1,6 @@
 """What the classifiers over hashed n-grams share: reading, scoring, explaining and being made small."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -9,7 +8,7 @@ import numpy.typing as npt
 
 from manyhands.errors import UsageError
 from manyhands.models.model import Arrays, Contribution, Contributions, Scores
-from manyhands.models.ngram.features import Features, FeatureSpace, Featuriser, score_rows, score_texts
+from manyhands.models.ngram.features import Features, FeatureSpace, Featuriser, score_rows
 from manyhands.models.ngram.quantize import PACKED, Packed, quantize
 from manyhands.text.corpus import NO_WORD, Corpus
 from manyhands.text.ragged import Ragged
@@ -31,12 +30,13 @@ class NgramModel(ABC):
     @abstractmethod
     def _score(self, features: Features, out: Scores) -> None: ...
 
-    def _rank_scorer(self) -> Callable[[Features, Scores], None] | None:
-        """As ``_score``, for features given by the ranks of their slots; None where it does not pay.
+    @abstractmethod
+    def _score_texts(self, normal: Ragged, many: bool, out: Scores) -> None:
+        """The same, straight from texts.
 
-        A table in that order saves a look-up for each feature.
+        For many of them, it may pay to have a table in the order of slots: it saves a look-up for each
+        feature.
         """
-        return None
 
     @abstractmethod
     def parts(self, features: Features) -> npt.NDArray[np.float32]:
@@ -67,10 +67,9 @@ class NgramModel(ABC):
     def score_texts(self, normal: Ragged) -> Scores:
         if self.space.hashing.chars[1]:  # each word is taken apart once, so it must be known which are equal
             return self.scores(self.read(normal))
-        ranked = self._rank_scorer() if len(normal) >= MANY_TEXTS else None
-        score = ranked or self._score
-        many = {"distinct": self.distinct, "ranked": ranked is not None}
-        return score_texts(self.space, normal, len(self.labels), score, **many)
+        out = np.empty((len(normal), len(self.labels)), np.float32)
+        self._score_texts(normal, len(normal) >= MANY_TEXTS, out)
+        return out
 
     def feature_ids(self, normal: Ragged) -> list[npt.NDArray[np.int64]]:
         featuriser = Featuriser(self.space, self.read(normal), distinct=self.distinct)

@@ -5,7 +5,6 @@ likelier it is in one class than in all others. A text is a vector of length 1, 
 learns a weight for each n-gram and class. Two classes share one weight, of either sign.
 """
 
-from collections.abc import Callable
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -32,6 +31,7 @@ from manyhands.models.ngram.features import (
     find_features,
     hashing_for,
     open_space,
+    text_arguments,
 )
 from manyhands.models.ngram.feed import Block, FeatureFeed
 from manyhands.models.ngram.model import NgramModel
@@ -40,6 +40,7 @@ from manyhands.parallel import map_unordered
 from manyhands.records import Progress, Resources
 from manyhands.settings import Buckets, Epochs, LearningRate, LossField, Search, Shapes
 from manyhands.text.labelled_rows import LabelledRows
+from manyhands.text.ragged import Ragged
 
 Table = npt.NDArray[np.float32]
 
@@ -85,11 +86,11 @@ class NgramsModel(NgramModel):
     def _ranked_table(self) -> Table:
         return read_only(np.ascontiguousarray(self.table[self.space.numbers, : 1 + len(self.bias)]))
 
-    def _rank_scorer(self) -> Callable[[Features, Scores], None] | None:
-        if len(self.bias) > 1:  # a copy of a larger table would cost more memory than it saves time
-            return None
-        table, bias, loss = self._ranked_table, self.bias, LOSSES[self.loss]
-        return lambda features, out: kernels.score(features.ids, features.offsets, table, bias, loss, out)
+    def _score_texts(self, normal: Ragged, many: bool, out: Scores) -> None:
+        ranked = many and len(self.bias) == 1  # a copy of a larger table costs more memory than it saves time
+        table = self._ranked_table if ranked else self.table
+        texts = text_arguments(self.space, normal, distinct=self.distinct, ranked=ranked)
+        kernels.score_texts(*texts, table, self.bias, LOSSES[self.loss], out)
 
     def parts(self, features: Features) -> npt.NDArray[np.float32]:
         scale = self.table[features.ids, 0].astype(np.float64)

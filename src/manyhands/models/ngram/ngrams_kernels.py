@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.kernels.compile import AHEAD, Ints, kernel, prefetch
+from manyhands.kernels.compile import AHEAD, Bytes, Hashes, Ints, kernel, prefetch
 from manyhands.kernels.simd import LINE, Floats, add_line
 from manyhands.models.losses import (
     LEAST,
@@ -18,7 +18,7 @@ from manyhands.models.losses import (
     shuffled,
     sigmoid,
 )
-from manyhands.models.ngram.feature_kernels import Numbers, look_ahead
+from manyhands.models.ngram.feature_kernels import Numbers, add_row, look_ahead, text_features, whole_lines
 
 LEAST_LENGTH = np.float32(1e-9)
 BIAS_SHARE = np.float32(0.1)  # every row moves the bias: it needs smaller steps
@@ -241,17 +241,82 @@ def _learn_one(
 @kernel
 def score(ids: Numbers, offsets: Ints, table: Floats, bias: Floats, loss: int, out: Floats) -> None:
     """The probability of each label for each row."""
-    scores, sums = np.empty(len(bias), np.float32), np.empty(table.shape[1], np.float32)
+    sums = np.empty(table.shape[1], np.float32)
     for row in range(len(offsets) - 1):
         start, end = offsets[row], offsets[row + 1]
         if len(bias) == 1 and loss == SOFTMAX:
             total, inverse = _add_up_one(ids, start, end, end, table)
-            out[row, 1] = sigmoid(total * inverse + bias[0])
-            out[row, 0] = np.float32(1) - out[row, 1]
-            continue
-        inverse = _add_up(ids, start, end, end, table, sums)
-        for k in range(len(bias)):
-            scores[k] = sums[k + 1] * inverse + bias[k]
-        probabilities(scores, loss)
-        for k in range(len(bias)):
-            out[row, k] = scores[k]
+            _score_two(total * inverse + bias[0], out, row)
+        else:
+            inverse = _add_up(ids, start, end, end, table, sums)
+            _score_many(sums, inverse, bias, loss, out, row)
+
+
+@kernel
+def _score_two(score: np.float32, out: Floats, row: int) -> None:
+    out[row, 1] = sigmoid(score)
+    out[row, 0] = np.float32(1) - out[row, 1]
+
+
+@kernel
+def _score_many(sums: Floats, inverse: np.float32, bias: Floats, loss: int, out: Floats, row: int) -> None:
+    scores = out[row]
+    for k in range(len(bias)):
+        scores[k] = sums[k + 1] * inverse + bias[k]
+    probabilities(scores, loss)
+
+
+@kernel
+def score_texts(
+    data: Bytes,
+    rows: Ints,
+    ngrams: int,
+    ngram_mask: np.uint64,
+    word_base: np.uint64,
+    word_mask: np.uint64,
+    index: Hashes,
+    numbers: Numbers,
+    distinct: bool,
+    ends: Ints,
+    hashes: Hashes,
+    ids: Numbers,
+    seen: Numbers,
+    table: Floats,
+    bias: Floats,
+    loss: int,
+    out: Floats,
+) -> None:
+    """As ``score``, straight from normalised texts."""
+    sums = np.empty(whole_lines(table.shape[1]), np.float32)
+    for row in range(len(rows) - 1):
+        n = text_features(
+            data,
+            rows[row],
+            rows[row + 1],
+            ngrams,
+            ngram_mask,
+            word_base,
+            word_mask,
+            index,
+            numbers,
+            distinct,
+            ends,
+            hashes,
+            ids,
+            seen,
+            table,
+        )
+        if len(bias) == 1 and loss == SOFTMAX:
+            squares, score = LEAST_LENGTH, np.float32(0)
+            for k in range(n):
+                feature = np.uint64(ids[k])
+                x = table[feature, np.uint64(0)]
+                squares += x * x
+                score += x * table[feature, ONE]
+            _score_two(score * (np.float32(1) / np.sqrt(squares)) + bias[0], out, row)
+        else:
+            sums[:] = 0
+            for k in range(n):
+                add_row(sums, table, np.uint64(ids[k]), table[np.uint64(ids[k]), np.uint64(0)])
+            inverse = np.float32(1) / np.sqrt(sums[0] + LEAST_LENGTH)
+            _score_many(sums, inverse, bias, loss, out, row)
