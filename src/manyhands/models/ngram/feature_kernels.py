@@ -225,7 +225,7 @@ def distinct_slots(slots: Slots, n: np.uint64, table: Slots) -> np.uint64:
         entry = slot + ONE  # 0 is an empty place
         place = (slot * np.uint64(0x9E3779B1)) >> np.uint64(7) & last
         there = np.uint64(table[place])
-        while (there != entry) & (there != 0):  # one branch, not two
+        while (there ^ entry) * there:  # neither equal nor empty, in one branch
             place = (place + ONE) & last
             there = np.uint64(table[place])
         slots[found] = slot
