@@ -1,11 +1,13 @@
 """What ``ngrams`` counts before it learns: how much each n-gram tells of each class."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from manyhands.models.ngram.features import Features, Featuriser
 from manyhands.models.ngram.feed import Block
-from manyhands.models.ngram.ngrams import LEAST_SCALE, Ngrams, NgramsSettings
+from manyhands.models.ngram.ngrams import BLOCKS_AT_ONCE, COUNTED_ROWS, LEAST_SCALE, Ngrams, NgramsSettings
 from manyhands.text.corpus import corpus_of
 from manyhands.text.labelled_rows import LabelledRows, Labels
 from manyhands.text.ragged import from_strings
@@ -30,30 +32,38 @@ def test_a_label_beside_another_is_not_outside_of_its_class() -> None:
 
 
 class Repeated:
-    """A feed of equal blocks: every row has feature 0, and those of the second class have feature 1."""
+    """A feed of equal blocks: every row has feature 0, and those of the second class have feature 1.
 
-    def __init__(self, blocks: int, rows: int) -> None:
-        self._blocks = blocks
+    ``weights`` are those of the rows of each block.
+    """
+
+    def __init__(self, weights: list[float], rows: int) -> None:
+        self._weights = weights
         ids, lengths = np.tile(np.array([0, 1, 0], np.uint32), rows // 2), np.tile([2, 1], rows // 2)
         classes = np.tile(np.array([1, 0], np.int32), rows // 2)
         features = Features(ids, np.append(0, np.cumsum(lengths)))
         self.block = Block(features, classes, np.arange(rows + 1), np.ones(rows, np.float32))
 
     def __len__(self) -> int:
-        return self._blocks
+        return len(self._weights)
 
     def blocks(self, numbers: range, threads: int) -> list[Block]:
-        return [self.block for _ in numbers]
+        return [replace(self.block, weights=self.block.weights * self._weights[k]) for k in numbers]
 
 
-def test_counts_go_on_where_a_short_float_would_stand_still() -> None:
+def test_counts_go_on_where_a_short_float_would_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of weight 1 count behind heavy ones that make 2^24 of each class."""
+    assert COUNTED_ROWS < 1 << 24
+    monkeypatch.setattr("manyhands.models.ngram.ngrams.COUNTED_ROWS", 1)
+    rows = 1 << 12
+    heavy = [2.0 * (1 << 24) / rows / BLOCKS_AT_ONCE] * BLOCKS_AT_ONCE
+    feed = Repeated([*heavy, *[1.0] * BLOCKS_AT_ONCE], rows)
     learner, _ = begin(Ngrams, NgramsSettings(), examples(300))
-    blocks, rows = 3 << 12, 1 << 12  # of each class half as many again as 2^24
-    feed = Repeated(blocks, rows)
-    labels = Labels.single(np.tile(feed.block.labels, blocks), ["a", "b"])
-    every = LabelledRows(corpus_of(from_strings(["a"])), labels, np.ones(blocks * rows, np.float32))
+    weights = np.concatenate([block.weights for block in feed.blocks(range(len(feed)), 1)])
+    labels = Labels.single(np.tile(feed.block.labels, len(feed)), ["a", "b"])
+    every = LabelledRows(corpus_of(from_strings(["a"])), labels, weights)
     learner.state()["table"].array[:] = 0
     learner._scale(feed, every, 1, Alone())
-    half = blocks * rows / 2
+    half = (1 << 24) + BLOCKS_AT_ONCE * rows / 2
     assert learner.state()["table"].array[1, 0] == pytest.approx(np.log(half + 1) + LEAST_SCALE, abs=1e-5)
     assert learner.state()["table"].array[0, 0] == pytest.approx(LEAST_SCALE, abs=1e-5)
