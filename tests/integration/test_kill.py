@@ -67,7 +67,7 @@ def test_kill_at_random_moments(raw: Path, tmp_path: Path, whole: Undisturbed) -
     out = tmp_path / "out"
     outcomes = {"none": 0, "whole": 0}
     leftovers = 0
-    for attempt in range(10):
+    for attempt in range(6):
         left = frozenset(partial(tmp_path))
         running = start(raw, out)
         wait_for_work(running, tmp_path, left)
@@ -85,14 +85,14 @@ def test_kill_at_random_moments(raw: Path, tmp_path: Path, whole: Undisturbed) -
             with pytest.raises(InputError):
                 manyhands.open_dataset(out)
             outcomes["none"] += 1
-    assert outcomes["none"] >= 5, outcomes
-    assert leftovers >= 5, "a killed run cannot clean up after itself"
+    assert outcomes["none"] >= 3, outcomes
+    assert leftovers >= 3, "a killed run cannot clean up after itself"
     assert start(raw, out).wait(60) == 0
     assert (out / "manifest.json").read_bytes() == whole.manifest
     assert [path.name for path in tmp_path.iterdir()] == ["out"], "the next run did"
 
 
-@pytest.mark.parametrize("moment", [-1, 0, 0.2, 0.4, 0.6, 0.8])
+@pytest.mark.parametrize("moment", [-1, 0, 0.2, 0.5, 0.8])
 def test_interrupt(raw: Path, tmp_path: Path, whole: Undisturbed, moment: float) -> None:
     """At a moment of the work; the first is before it, while Python loads."""
     running = start(raw, tmp_path / "out")

@@ -59,7 +59,7 @@ def test_another_spread_goes_on(reviews: Path, tmp_path: Path) -> None:
         assert run.record["stream"]["ledger"]["read"] == 2000 * turn
 
 
-KILLS = 5
+KILLS = 3  # of the reader and of workers; bench/stream.py makes more
 
 
 def test_kills_of_workers_and_of_the_reader(reviews: Path, tmp_path: Path, address: str) -> None:
