@@ -12,11 +12,11 @@ demo: $(VENV)/.demo
 	BIN=$(BIN) tools/demo.sh
 
 # Lint, types, import contracts, then all tests: two files at a time, since what the tests of a file share
-# is made once by each process.
+# is made once by each process. Which come first is said in tests/conftest.py.
 test: $(VENV)/.test check
 	@tools/system_packages.sh chromium:chromium || echo "no browser can be installed here: tests of pages skip" >&2
 	@tools/system_packages.sh ip:iproute2 || echo "no iproute2 can be installed here: tests of two hosts skip" >&2
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/.test
 	$(BIN)/ruff check

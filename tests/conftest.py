@@ -27,6 +27,11 @@ def need(part: str, found: object) -> None:
         pytest.skip(NEEDS + part)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that start other processes take longest, so they come first: none is left alone at the end."""
+    items.sort(key=lambda item: not {"integration", "golden", "contracts", "spread"} & {*item.path.parts})
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
     outcome = yield
