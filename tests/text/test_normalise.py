@@ -46,6 +46,18 @@ def test_tokens(raw: str, tokens: str) -> None:
     assert normalise(raw) == tokens
 
 
+@given(
+    st.lists(
+        st.text("aZ9 .,'&<é\n", max_size=150) | st.sampled_from(["x" * 127, "don't . stop "]), max_size=4
+    ),
+    st.sampled_from([normalise, drop, Normaliser(TextSettings(lower=False))]),
+)
+def test_texts_are_the_same_alone_and_before_others(texts: list[str], chosen: Normaliser) -> None:
+    """64 bytes at a time are read where so many follow, and single ones where the texts end."""
+    together = chosen.ragged(from_strings([*texts, "behind " * 30])).strings()
+    assert together[:-1] == [chosen(text) for text in texts]
+
+
 def test_dropping_punctuation_never_glues_words() -> None:
     assert drop("good.Bad, (very)bad!it's") == "good bad very bad it's"
 
