@@ -358,19 +358,19 @@ def score_texts(
     given the ranks of the features' slots in place of their numbers.
     """
     out = np.empty((len(normal), columns), np.float32)
-    cuts = _groups(normal.offsets)
-    sizes = normal.offsets[cuts[1:]] - normal.offsets[cuts[:-1]]
-    words = int((sizes // 2 + np.diff(cuts)).max(initial=0))
-    longest = int(normal.lengths().max(initial=0)) // 2 + 1
+    cuts, offsets = _groups(normal.offsets), normal.offsets
+    # No group has more words than this.
+    words = [int(offsets[last] - offsets[first]) // 2 + last - first for first, last in pairwise(cuts)]
+    longest = (normal.size if len(normal) == 1 else int(normal.lengths().max(initial=0))) // 2 + 1
     room = space.hashing.ngrams * longest
     ends, hashes = np.empty(longest, np.int64), np.empty(longest, np.uint64)
     scratch, table = np.empty(room, np.uint32), np.zeros(1 << max((2 * room).bit_length(), 4), np.uint32)
-    ids = np.empty(space.hashing.ngrams * words, np.uint32)
-    for first, last in pairwise(cuts.tolist()):
+    ids = np.empty(space.hashing.ngrams * max(words, default=0), np.uint32)
+    for first, last in pairwise(cuts):
         starts = np.zeros(last - first + 1, np.int64)
         kernels.text_features(
             normal.data,
-            normal.offsets[first : last + 1],
+            offsets[first : last + 1],
             space.hashing.ngrams,
             *_masks(space.hashing),
             space.bits,
@@ -388,10 +388,13 @@ def score_texts(
     return out
 
 
-def _groups(offsets: Ints) -> Ints:
+def _groups(offsets: Ints) -> list[int]:
     """Where to cut texts into groups of so many bytes, or of one longer text."""
+    texts = len(offsets) - 1
+    if texts == 1 or offsets[-1] - offsets[0] <= GROUP_BYTES:  # the few of a request, which are to be quick
+        return [0, texts] if texts else [0]
     cuts = np.searchsorted(offsets, np.arange(offsets[0], offsets[-1], GROUP_BYTES))
-    return np.unique(np.append(cuts, [0, len(offsets) - 1]))
+    return sorted({*cuts.tolist(), 0, texts})
 
 
 def runs_of_rows(rows: Ints, first: int, step: int) -> Iterable[Ints]:

@@ -27,6 +27,7 @@ class NgramModel(ABC):
 
     def __init__(self, labels: list[str], loss: str, space: FeatureSpace, packed: Packed | None) -> None:
         self.labels, self.loss, self.space, self._packed = labels, loss, space, packed
+        self._ranked: Callable[[Features, Scores], None] | None = None
 
     @abstractmethod
     def _score(self, features: Features, out: Scores) -> None: ...
@@ -67,7 +68,9 @@ class NgramModel(ABC):
     def score_texts(self, normal: Ragged) -> Scores:
         if self.space.hashing.chars[1]:  # each word is taken apart once, so it must be known which are equal
             return self.scores(self.read(normal))
-        ranked = self._rank_scorer() if len(normal) >= MANY_TEXTS else None
+        if len(normal) >= MANY_TEXTS:
+            self._ranked = self._rank_scorer()
+        ranked = self._ranked  # once it is made, it serves few texts as well
         score = ranked or self._score
         many = {"distinct": self.distinct, "ranked": ranked is not None}
         return score_texts(self.space, normal, len(self.labels), score, **many)
