@@ -62,6 +62,20 @@ def test_a_single_request_is_scored_at_once_in_the_same_thread() -> None:
     assert model.threads == {threading.main_thread()}
 
 
+def test_a_request_that_is_alone_is_scored_where_it_stands() -> None:
+    model = Model()
+
+    async def run() -> np.ndarray:
+        asked = batcher(model).scores(["hello"], alone=True)
+        with pytest.raises(StopIteration) as ended:
+            asked.send(None)  # to its end, without a turn of the loop
+        long = batcher(model, seconds_per_character=SHORT_SECONDS).scores(["hello"], alone=True)
+        return np.concatenate([ended.value.value, await long])
+
+    assert asyncio.run(run()).tolist() == [[5], [5]]
+    assert len(model.threads) == 2, "a long call leaves the loop free"
+
+
 def test_a_large_request_is_cut_to_the_limit() -> None:
     model = Model()
     texts = ["x" * (n % 50) for n in range(1000)]

@@ -5,8 +5,6 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from manyhands.bundle.bundle import Bundle
 from manyhands.data.dataset import is_dataset
 from manyhands.data.numbers import read_numbers
@@ -54,12 +52,8 @@ def lines(bundle: Bundle, scores: Scores, top: int, at: float | None, as_json: b
     """
     if top < 1:
         raise UsageError(f"--top must be 1 or more, not {top}")
-    # A search for the best costs less than a sort, and finds the same.
-    chosen = scores.argmax(1, keepdims=True) if top == 1 else np.argsort(-scores, kind="stable")[:, :top]
-    values = np.take_along_axis(scores, chosen, axis=1)
-    names = bundle.labels
-    for labels, likely in zip(chosen.tolist(), values.tolist(), strict=True):
-        shown = [(names[k], p) for k, p in zip(labels, likely, strict=True) if at is None or p >= at]
+    for row in bundle.likeliest(scores, top):
+        shown = [(name, p) for name, p in row if at is None or p >= at]
         if as_json:
             yield json.dumps(
                 {"labels": [name for name, _ in shown], "scores": [round(p, 6) for _, p in shown]},

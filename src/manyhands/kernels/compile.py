@@ -112,8 +112,10 @@ def when_compiling(tell: Callable[[], None]) -> None:
 
 def read_only(array: npt.NDArray[Item]) -> npt.NDArray[Item]:
     """A read-only view: kernels compile once if their inputs always look alike."""
+    if not array.flags.writeable:
+        return array
     view = array.view()
-    view.flags.writeable = False
+    view.setflags(write=False)
     return view
 
 

@@ -8,6 +8,10 @@ from pydantic_core import to_json
 
 JSON = "application/json"
 Headers = Sequence[tuple[bytes, bytes]]
+NO_SNIFFING = (b"x-content-type-options", b"nosniff")
+NO_STORE = (b"cache-control", b"no-store")
+# An extension of ASGI, by its name in a request's scope: its "send" sends an answer in one piece, if it can.
+SEND_WHOLE = "manyhands.send_whole"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +20,15 @@ class Answer:
     content_type: str = JSON
     status: int = 200
     headers: Headers = ()
+
+    def all_headers(self) -> Headers:
+        return [
+            (b"content-type", self.content_type.encode()),
+            (b"content-length", b"%d" % len(self.body)),
+            NO_SNIFFING,
+            NO_STORE,
+            *self.headers,
+        ]
 
 
 class Refusal(Exception):  # noqa: N818 - an answer, and no fault of ours

@@ -10,7 +10,7 @@ from manyhands.serve.requests import Request, Route
 async def predict(request: Request) -> Answer:
     """Predict the labels of texts."""
     asked = request.parsed(schemas.PredictRequest)
-    scores = await request.model.scores(request.checked(asked.texts))
+    scores = await request.scores(asked.texts)
     found = request.model.likeliest(scores, asked.top)
     return as_json({"predictions": [{"labels": labels, "scores": values} for labels, values in found]})
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from manyhands.errors import ManyhandsError
 from manyhands.serve import api, inference_protocol, openapi, page, sagemaker
-from manyhands.serve.answers import Answer, Refusal
+from manyhands.serve.answers import SEND_WHOLE, Answer, Refusal
 from manyhands.serve.requests import Request, Route, refusal_of
 from manyhands.serve.service import Service
 
@@ -21,8 +21,6 @@ Send = Callable[[Message], Awaitable[None]]
 
 LOG = logging.getLogger("manyhands.serve")
 ELSEWHERE = "elsewhere"  # what metrics call all paths that are not ours
-NO_SNIFFING = (b"x-content-type-options", b"nosniff")
-NO_STORE = (b"cache-control", b"no-store")
 
 
 class Disconnected(Exception):  # noqa: N818 - nobody is at fault
@@ -60,13 +58,10 @@ class App:
         self.service.metrics.request(
             path if path in self._routes else ELSEWHERE, answer.status, time.perf_counter() - began
         )
-        headers = [
-            (b"content-type", answer.content_type.encode()),
-            (b"content-length", b"%d" % len(answer.body)),
-            NO_SNIFFING,
-            NO_STORE,
-            *answer.headers,
-        ]
+        send_whole = scope.get("extensions", {}).get(SEND_WHOLE, {}).get("send")
+        if send_whole is not None and send_whole(answer):
+            return
+        headers = answer.all_headers()
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": answer.body})
 

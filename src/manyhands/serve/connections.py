@@ -7,14 +7,16 @@ finds those that have taken too long to send a request, or to read an answer.
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from signal import SIGHUP, SIGINT, SIGTERM
 from socket import socket
 from typing import Any
 
 import uvicorn
 from pydantic_core import to_json
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from manyhands.serve.answers import SEND_WHOLE, Answer
 from manyhands.serve.service import Service
 
 MOST_HEAD_BYTES = 1 << 16
@@ -69,6 +71,31 @@ class Connection(HttpToolsProtocol):
         self.since = None
         if self.cycle is not None and not self.transport.is_closing():
             super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        cycle.scope["extensions"] = {SEND_WHOLE: {"send": partial(self._send_whole, cycle)}}
+        super()._start_asgi_task(cycle, app)
+
+    def _send_whole(self, cycle: RequestResponseCycle, answer: Answer) -> bool:
+        """Send head and body in one piece: in two, each would be a call of the system and wake the client.
+
+        Not to a client that is slow to read: uvicorn waits for it.
+        """
+        if self.flow.write_paused and not cycle.disconnected:
+            return False
+        cycle.response_started = cycle.response_complete = True
+        if self.transport.is_closing():  # the client has left, or has sent nonsense after this request
+            return True
+        head = [STATUS_LINE[answer.status]]
+        head += [b"%b: %b\r\n" % pair for pair in (*self.server_state.default_headers, *answer.all_headers())]
+        end = b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n"
+        body = b"" if cycle.scope["method"] == "HEAD" else answer.body
+        self.transport.write(b"".join([*head, end, body]))
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
+        return True
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -131,6 +158,7 @@ class Server(uvicorn.Server):
             )
         )
         self._service, self._on_hangup = service, on_hangup
+        service.requests = self.server_state.tasks
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -55,7 +55,7 @@ async def infer(request: Request) -> Answer:
     """Predict the labels of texts, as tensors."""
     asked = request.parsed(schemas.InferenceRequest)
     texts, top, wanted = _texts(asked.inputs[0]), _top(asked.parameters), _wanted(asked.outputs)
-    found = request.model.likeliest(await request.model.scores(request.checked(texts)), top)
+    found = request.model.likeliest(await request.scores(texts), top)
     shape = [len(found), len(found[0][0])]
     outputs: dict[str, dict[str, Any]] = {
         LABELS: {"datatype": "BYTES", "data": [label for labels, _ in found for label in labels]},

@@ -42,23 +42,16 @@ class ServedModel:
     def labels(self) -> list[str]:
         return self.bundle.labels
 
-    async def scores(self, texts: list[str]) -> Scores:
+    async def scores(self, texts: list[str], *, alone: bool) -> Scores:
         classifier = self.bundle.classifier
         if classifier.reads_numbers:
             raise Refusal(409, f"{self.name} reads tables of numbers, and the service takes texts only")
-        return await self.batcher.scores(texts)
+        return await self.batcher.scores(texts, alone=alone)
 
     def likeliest(self, scores: Scores, top: int) -> list[tuple[list[str], list[float]]]:
         """For each row its most likely labels with their probabilities, as the command line rounds them."""
-        labels = self.bundle.labels
-        if top == 1:
-            best = enumerate(scores.argmax(1).tolist())
-            return [([labels[k]], [round(float(scores[row, k]), DIGITS)]) for row, k in best]
-        chosen = (-scores).argsort(axis=1, kind="stable")[:, :top].tolist()
-        return [
-            ([labels[k] for k in some], [round(float(row[k]), DIGITS) for k in some])
-            for row, some in zip(scores, chosen, strict=True)
-        ]
+        found = self.bundle.likeliest(scores, top)
+        return [([label for label, _ in row], [round(value, DIGITS) for _, value in row]) for row in found]
 
     def explain(self, text: str, label: str | None) -> dict[str, Any]:
         found = explain(self.bundle, text, label)
@@ -127,9 +120,8 @@ def open_model(path: StrPath, name: str, limits: LimitSettings, metrics: Metrics
     def score(texts: list[str]) -> Scores:
         return bundle.scores(from_strings(texts))
 
-    seconds = (
-        _warm_up(bundle) if CLASSIFY in bundle.model.can and not bundle.classifier.reads_numbers else 0.0
-    )
+    reads_texts = CLASSIFY in bundle.model.can and not bundle.classifier.reads_numbers
+    seconds = _warm_up(bundle, limits) if reads_texts else 0.0
     return ServedModel(
         bundle, name, _version(bundle), Batcher(score, limits, metrics, seconds), embedding, why
     )
@@ -145,8 +137,9 @@ def _embedding_of(bundle: Bundle) -> tuple[Embedding | None, str]:
         return None, str(error)
 
 
-def _warm_up(bundle: Bundle) -> float:
-    """Score a text; gives the seconds a character takes."""
+def _warm_up(bundle: Bundle, limits: LimitSettings) -> float:
+    """Score as many short texts as a batch may have, and a long one; gives the seconds a character takes."""
+    bundle.scores(from_strings([WARM_UP[:80]] * limits.batch_texts))
     fastest = float("inf")
     for _ in range(WARM_UPS):
         began = time.perf_counter()

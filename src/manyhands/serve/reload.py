@@ -3,32 +3,22 @@
 import asyncio
 import logging
 from contextlib import suppress
-from pathlib import Path
 
-from manyhands.bundle.bundle import SUMS
+from manyhands.bundle.bundle import identity_of
 from manyhands.serve.model import open_model
 from manyhands.serve.service import Service
 
 LOG = logging.getLogger("manyhands.serve")
-Identity = tuple[str, int, int, int]
-
-
-def identity_of(path: str) -> Identity | None:
-    """Which bundle stands at a local path: another one has another folder, or another list of checksums."""
-    try:
-        folder = Path(path).resolve()
-        found = (folder / SUMS).stat()
-    except (OSError, ValueError):
-        return None
-    return str(folder), found.st_ino, found.st_mtime_ns, found.st_size
+Identity = tuple[object, ...]
 
 
 class Follower:
-    """Looks at the path now and then. What cannot be opened is told once, and the old model stays."""
+    """Looks at the path or URL now and then. What cannot be opened is told once, and the old model stays."""
 
     def __init__(self, path: str, service: Service, seen: Identity | None) -> None:
         self._path, self._service, self._seen = path, service, seen
         self._asked = asyncio.Event()
+        self._out_of_reach = False
 
     def look_now(self) -> None:
         """Open the bundle again, whether it looks new or not."""
@@ -41,10 +31,21 @@ class Follower:
                 await asyncio.wait_for(self._asked.wait(), seconds)
             asked = self._asked.is_set()
             self._asked.clear()
-            found = identity_of(self._path)
+            found = await asyncio.to_thread(self._look)
             if asked or (found is not None and found != self._seen):
                 self._seen = found
                 await self._reload()
+
+    def _look(self) -> Identity | None:
+        try:
+            found = identity_of(self._path)
+        except Exception as error:  # of any library that a store needs
+            if not self._out_of_reach:
+                LOG.warning("no new bundle is looked for until this works again: %s", error)
+            self._out_of_reach = True
+            return None
+        self._out_of_reach = False
+        return found
 
     async def _reload(self) -> None:
         service = self._service

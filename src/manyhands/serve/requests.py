@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from manyhands.errors import ManyhandsError, UsageError
+from manyhands.models.model import Scores
 from manyhands.serve.answers import JSON, Answer, Refusal
 from manyhands.serve.model import ServedModel
 
@@ -43,6 +44,10 @@ class Request:
             why = f"one of the {what} has {longest:,} characters: send at most {limits.max_characters:,}"
             raise Refusal(422, why)
         return texts
+
+    async def scores(self, texts: list[str]) -> Scores:
+        """The probability of each label for each text."""
+        return await self.model.scores(self.checked(texts), alone=self.service.has_one_request)
 
     async def aside(self, function: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R:
         """Call what takes its time in a thread of its own, so that others are answered meanwhile."""

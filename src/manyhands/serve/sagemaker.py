@@ -40,7 +40,7 @@ async def invocations(request: Request) -> Answer:
     texts, top = READERS[given](request)
     if not texts:
         raise Refusal(422, "the body has no texts")
-    scores = await request.model.scores(request.checked(texts))
+    scores = await request.scores(texts)
     return write(request.model.likeliest(scores, top))
 
 

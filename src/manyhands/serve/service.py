@@ -5,7 +5,7 @@ import hmac
 import stat
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -37,6 +37,7 @@ class Service:
     ) -> None:
         self.model, self.settings, self.limits, self.metrics = model, settings, limits, metrics
         self.draining = False
+        self.requests: Collection[object] = ()  # the server's, from their heads until they are answered
         self._token = token
         self._per_client: Counter[str] = Counter()
         self._threads = ThreadPoolExecutor(ASIDE_THREADS, "aside")
@@ -57,6 +58,10 @@ class Service:
         if not hmac.compare_digest(given.strip(), self._token):
             why = "this service wants a token: send the header Authorization: Bearer TOKEN"
             raise Refusal(401, why, headers=CHALLENGE)
+
+    @property
+    def has_one_request(self) -> bool:
+        return len(self.requests) == 1
 
     def enter(self, client: str) -> None:
         """Count a request in, unless too many are under way."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -92,7 +92,7 @@ def from_arrow(array: pa.Array | pa.ChunkedArray) -> Ragged:
 
 def from_strings(texts: Sequence[str | bytes]) -> Ragged:
     encoded = [text.encode() if isinstance(text, str) else text for text in texts]
-    offsets = np.cumsum([0, *map(len, encoded)])
+    offsets = np.array([0, *accumulate(map(len, encoded))], np.int64)
     return Ragged(np.frombuffer(b"".join(encoded), np.uint8), offsets)
 
 

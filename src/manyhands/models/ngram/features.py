@@ -351,7 +351,8 @@ def text_arguments(space: FeatureSpace, normal: Ragged, *, distinct: bool, ranke
     word of a block, to read it once, takes longer than all that is done with it. If ``ranked``, features are
     the ranks of their slots in place of their numbers.
     """
-    longest = int(normal.lengths().max(initial=0)) // 2 + 1
+    # Of one text, as requests bring them, no array is needed to know it.
+    longest = (normal.size if len(normal) == 1 else int(normal.lengths().max(initial=0))) // 2 + 1
     room = space.hashing.ngrams * longest
     return (
         normal.data,
