@@ -42,7 +42,7 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True)
 class Trace:
-    """What was recorded of a market: ``available[n]`` holds from ``begins[n]`` to ``begins[n + 1]``, in hours.
+    """A recording of a market: ``available[n]`` holds from hour ``begins[n]`` to hour ``begins[n + 1]``.
 
     ``price`` is what a machine cost in each of these times, in its currency an hour; None if it was not told.
     """
