@@ -70,7 +70,7 @@ class Average(Spread):
     decides = frozenset({"partitions", "rounds"})
     counts = "partitions"
     threaded = False
-    leaving_seconds = 3.0  # of which Spark takes most
+    leaving_seconds = 2.0  # of which Spark takes most
     adds_up_bytes = True
 
     def check(self, job: Job) -> None:
