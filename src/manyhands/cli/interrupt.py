@@ -6,12 +6,14 @@ makes a note, and the next report of progress stops the work. A second one stops
 """
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
 from manyhands.errors import ResumableError
+from manyhands.machine import seconds_since_start
 
 EXIT_CODE = 130
 
@@ -23,12 +25,14 @@ class Interrupt(BaseException):
 class _State:
     watched = False
     asked = False
+    started: float | None = None
 
 
 def install() -> None:
     """From now on, Ctrl-C is handled here, and so is the request to end that systems send."""
     signal.signal(signal.SIGINT, _handle)
     signal.signal(signal.SIGTERM, _handle)
+    _State.started = time.time() - seconds_since_start()
 
 
 def ignore() -> None:
@@ -45,6 +49,11 @@ def check() -> None:
     """Stop here if the user asked for it."""
     if _State.asked:
         raise Interrupt
+
+
+def started() -> float | None:
+    """The time of day at which this program was started; None where we are no program of our own."""
+    return _State.started
 
 
 def asked() -> bool:

@@ -29,7 +29,8 @@ def add_to(app: typer.Typer, arguments: list[str]) -> None:
     chosen, shared = load(LEARNERS, "model", model), load(SPREADS, "spread", spread)
     kinds = [chosen.Settings, TrainingSettings, ReadingSettings, shared.Settings]
     counts = _counts()
-    add_verb(app, scale, kinds, lambda: panels(scalable(), counts), counts)
+    decided = counts | {"budget"}  # a study is no use without one of its runs
+    add_verb(app, scale, kinds, lambda: panels(scalable(), decided), decided)
 
 
 def explain_option(flag: str, arguments: list[str]) -> str:

@@ -59,7 +59,7 @@ def panels(some_spreads: Iterable[str] = SPREADS, leave_out: Container[str] = ()
     choices = {**models, **spreads}
     return [
         CommonPanel([*(choice.Settings for choice in choices.values()), TrainingSettings], leave_out),
-        Panel("Training", [TrainingSettings]),
+        Panel("Training", [TrainingSettings], leave_out),
         READING,
         *(
             Panel(f"{name}: {choice.summary}", [choice.Settings], leave_out)
@@ -133,6 +133,7 @@ def train(
             memory=memory,
             threads=threads,
             progress=progress,
+            paid_since=interrupt.started(),
             **settings,
         )
     if trained is None:
@@ -145,6 +146,8 @@ def train(
 
 
 def _print_summary(out: str, record: dict[str, Any]) -> None:
+    from manyhands.training.money import dollars
+
     scores, data, settings = record["scores"], record["data"], record["settings"]
     turn = load(SPREADS, "spread", record["spread"]).turn
     ran, planned = len(scores["train"]), settings[f"{turn}s"]  # None where the spread chose it
@@ -155,6 +158,9 @@ def _print_summary(out: str, record: dict[str, Any]) -> None:
         f"{out}: {record['model']}, {data['rows']:,} rows in {record['seconds']:.1f} s, "
         f"{turns}{stopped}, loss {loss:.4f}"
     )
+    if "price" in record:
+        price = record["price"]
+        typer.echo(f"cost: {dollars(price['total'])}, at {dollars(price['per_hour'])} an hour")
     if data["left_out"]:
         typer.echo(f"{data['left_out']:,} rows without a usable text or label were left out")
     if "best_epoch" in scores:

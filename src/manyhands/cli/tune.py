@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MODEL = "ngrams"
 SHOWN_TRIALS = 10
+MONEY = ("price", "budget")  # of one run; a search ends by --minutes
 
 
 def add_to(app: typer.Typer, arguments: list[str]) -> None:
@@ -27,10 +28,10 @@ def add_to(app: typer.Typer, arguments: list[str]) -> None:
     def panels() -> list[Panel]:
         return [
             Panel(f"Settings of {model}; a setting given here is not searched", [kind]),
-            Panel("Training", [TrainingSettings]),
+            Panel("Training", [TrainingSettings], MONEY),
         ]
 
-    add_verb(app, tune, [kind, TrainingSettings], panels)
+    add_verb(app, tune, [kind, TrainingSettings], panels, MONEY)
 
 
 def tune(

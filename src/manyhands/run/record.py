@@ -41,6 +41,7 @@ def record_of(job: Job, splits: Splits, outcome: Outcome, seconds: float) -> dic
     tested = splits.test and objective.test_scores(outcome.model, splits.test, job.resources.threads)
     if tested:
         scores["test"] = tested
+    price = outcome.account.record()
     return {
         "model": job.model,
         **outcome.facts,
@@ -56,6 +57,7 @@ def record_of(job: Job, splits: Splits, outcome: Outcome, seconds: float) -> dic
         "seconds": round(seconds, 3),
         "learning_seconds": round(state.seconds, 3),
         "threads": job.resources.threads,
+        **({"price": price} if price else {}),
         "rows_per_second": round(epochs * len(corpus) / learning, 1),
         "tokens_per_second": round(epochs * corpus.tokens / learning, 1),
         "scores": scores,

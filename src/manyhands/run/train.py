@@ -55,14 +55,17 @@ def train(
     memory: int | str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    paid_since: float | None = None,
     **settings: Any,
 ) -> Trained | None:
     """Train a model on a prepared dataset, or on raw files as they are, and write it to ``out``.
 
     ``settings`` are those of the model, of its spread, of training (``TrainingSettings``) and of how raw
     files are read (``ReadingSettings``). ``checkpoints`` is a folder or URL to keep them in. ``rows`` limits
-    a prepared dataset to a random sample of so many training rows. Gives None where another worker writes the
-    bundle: of a crew that torchrun has started, or on another machine.
+    a prepared dataset to a random sample of so many training rows. With a ``price``, machines are paid for
+    from ``paid_since`` on, a time of day as ``time.time`` gives it: by default from now on.
+    Gives None where another worker writes the bundle: of a crew that torchrun has started, or on another
+    machine.
     """
     began = time.monotonic()
     watcher = progress or Silent()
@@ -78,6 +81,7 @@ def train(
         track=track,
         overwrite=overwrite,
         rows=rows,
+        paid_since=time.time() if paid_since is None else paid_since,
     )
     job = job_for(
         model,
@@ -88,6 +92,7 @@ def train(
         checkpoint=checkpoint_folder(call.out, call.checkpoints),
         resume=resume,
         call=call,
+        paid_since=call.paid_since,
     )
     way = load(SPREADS, "spread", spread)()
     way.check(job)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from manyhands.engines.crew import FOLDER, RESTARTS, Reporter, end_with_parent, show_name
-from manyhands.errors import ManyhandsError, ResumableError
+from manyhands.errors import ManyhandsError, ResumableError, SpentError
 from manyhands.records import Silent
 from manyhands.run.train import train
 from manyhands.spread.node import LostWorkerError
@@ -27,6 +27,10 @@ def main() -> int:
         sys.stderr.write(f"manyhands: {error}\n")
         sys.stderr.flush()
         os._exit(1)  # what was waiting for the lost one may never end
+    except SpentError as error:
+        if first:  # it has kept the checkpoint when it says so
+            reporter.failed(error.exit_code, str(error))
+        return 0
     except ResumableError:  # asked to leave: by who started the crew, or because another one joins
         return 0
     except ManyhandsError as error:

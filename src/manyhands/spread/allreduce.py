@@ -102,6 +102,7 @@ class AllReduce(Spread):
     Settings = AllReduceSettings
     summary = "a crew of processes, on one machine or many"
     counts = "workers"
+    leaving_seconds = 0.8
 
     def advice(self, data: Sequence[str], settings: Mapping[str, Any]) -> str:
         """On one machine threads do the same, and they start at once: of much data, that does not matter."""
@@ -189,6 +190,8 @@ def _crew(job: Job) -> crew.Crew:
 class AllReduceExchange:
     """The exchange of a crew."""
 
+    stops_after = 1  # the others are told with the sums of the next round
+
     def __init__(
         self, group: Any, policy: Policy, threads: int = 1, enough: Mapping[str, int] = ENOUGH
     ) -> None:
@@ -271,6 +274,9 @@ class AllReduceExchange:
                 if self.keeps_weights:
                     state.best[name] = best
         return True
+
+    def stop(self) -> None:
+        self._group.ask_to_stop()
 
     def share(self, count: int) -> tuple[int, int]:
         first, last = cut(count, self._shares)[self._group.rank : self._group.rank + 2]

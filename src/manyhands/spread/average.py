@@ -70,6 +70,7 @@ class Average(Spread):
     decides = frozenset({"partitions", "rounds"})
     counts = "partitions"
     threaded = False
+    leaving_seconds = 2.0  # of which Spark takes most
     adds_up_bytes = True
 
     def check(self, job: Job) -> None:
@@ -151,11 +152,13 @@ class Driver:
                 state.add(self._round(), self._unit)
                 state.seen += self._examples
                 state.round += 1
+                state.left = 0
                 state.whole = True
                 state.seconds += time.monotonic() - began
                 self._progress.advance(self._examples, f"loss {state.loss.mean:.4f}")
                 training.keep(state)
             state.end_epoch(training.learner, plan, validate() if validate else {}, exchange.lap())
+            state.left = 0 if state.done(plan) else 1
             training.keep(state)
         return Traffic(self._bytes)
 

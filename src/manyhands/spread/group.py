@@ -65,6 +65,10 @@ class Group:
         return self
 
     def _note_stop(self, *_: Any) -> None:
+        self.ask_to_stop()
+
+    def ask_to_stop(self) -> None:
+        """The others are told with the next sum."""
         self._stop_asked = True
 
     def __exit__(

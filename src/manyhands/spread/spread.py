@@ -21,6 +21,7 @@ class Spread(ABC):
     decides: ClassVar[frozenset[str]] = frozenset()  # settings that decide the result, not only the speed
     counts: ClassVar[str | None] = None  # the setting that says how many workers there are
     threaded: ClassVar[bool] = True  # a worker may have several threads
+    leaving_seconds: ClassVar[float] = 0.6  # from when a checkpoint is kept until all have ended
     adds_up_bytes: ClassVar[bool] = False  # its traffic is that of all workers, not of one
     Streaming: ClassVar[type[StreamCrew] | None] = None  # who learns from streams; None: it cannot
 

@@ -151,12 +151,14 @@ class Keeper:
         self._learner = learner
         self._seconds = seconds
         self._kept_at = time.monotonic()
+        self.took: float | None = None  # seconds, to save the last one
 
     def __call__(self, state: State) -> None:
         if time.monotonic() - self._kept_at >= self._seconds:
             self.save(state)
 
     def save(self, state: State) -> None:
+        began = time.monotonic()
         self.folder.mkdir(parents=True, exist_ok=True)
         arrays = arrays_of(self._learner)
         for head, more in ((BEST, state.best), (OWED, state.owed)):
@@ -175,6 +177,7 @@ class Keeper:
         for path in old[KEPT - 1 :]:
             path.unlink(missing_ok=True)
         self._kept_at = time.monotonic()
+        self.took = self._kept_at - began
 
     def restore(self, run: str | None = None) -> State:
         """Take up the run at its newest checkpoint that is whole; a new one where there is none.

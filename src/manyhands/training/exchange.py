@@ -35,6 +35,7 @@ class Exchange(Protocol):
     clock: Clock
     workers: int
     stopping: bool  # someone asked the crew to stop: it does so after the round, and all together
+    stops_after: int  # rounds, from when it is asked
 
     keeps_weights: bool  # of workers that share their weights, one keeps copies of them
 
@@ -44,6 +45,10 @@ class Exchange(Protocol):
 
     def start(self, learner: Learner, state: State) -> None:
         """Begin together, at the same weights and place."""
+        ...
+
+    def stop(self) -> None:
+        """Ask the crew to stop."""
         ...
 
     def share(self, count: int) -> tuple[int, int]: ...
@@ -82,6 +87,8 @@ class Exchange(Protocol):
 class Alone:
     """One process; its threads share memory."""
 
+    stops_after = 0
+
     def __init__(self) -> None:
         self.clock, self.workers, self.stopping, self.keeps_weights = Clock(), 1, False, True
 
@@ -90,6 +97,9 @@ class Alone:
 
     def start(self, learner: Learner, state: State) -> None:
         pass
+
+    def stop(self) -> None:
+        self.stopping = True
 
     def share(self, count: int) -> tuple[int, int]:
         return 0, count

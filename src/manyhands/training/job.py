@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
@@ -27,6 +28,7 @@ from manyhands.settings import (
     option,
 )
 from manyhands.text.labelled_rows import LabelledRows
+from manyhands.training.money import Account
 from manyhands.training.state import State
 
 
@@ -45,6 +47,7 @@ class Call:
     track: str | None = None
     overwrite: bool = False
     rows: int | None = None
+    paid_since: float | None = None
 
     def arguments(self) -> dict[str, Any]:
         """As JSON has them."""
@@ -69,6 +72,7 @@ class Job:
     resume: bool = False
     run: str | None = None  # of a crew that begins again: the run that it goes on with
     call: Call | None = None  # None where nobody else could open the same rows
+    paid_since: float = field(default_factory=time.time)
 
     def chosen(self) -> dict[str, Any]:
         """All settings with their values, as a record keeps them; none that may hold secrets."""
@@ -77,7 +81,7 @@ class Job:
 
     def identity(self, examples: LabelledRows, valid: LabelledRows | None) -> dict[str, Any]:
         """All that decides what comes out: a checkpoint fits this and nothing else."""
-        training = self.training.model_dump(exclude={"checkpoint_seconds"})
+        training = self.training.model_dump(exclude={"checkpoint_seconds", "price", "budget"})
         decides = load(SPREADS, "spread", self.spread).decides
         return {
             "version": VERSION,
@@ -109,6 +113,7 @@ class Outcome:
     traffic: Traffic
     spread: str
     workers: int
+    account: Account
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -171,6 +176,7 @@ def call_elsewhere(job: Job) -> Call:
         raise TypeError("nobody else could open the rows of this job")
     settings = {**job.settings.model_dump(mode="json"), **job.training.model_dump(mode="json")}
     settings.pop("pretrained_vectors", None)  # the weights that they are given hold them already
+    settings |= {"price": None, "budget": None}  # the driver keeps the account
     settings |= job.reading.model_dump(mode="json", exclude_unset=True)
     return Call(
         data=tuple(_absolute(name) for name in call.data),

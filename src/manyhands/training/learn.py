@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from manyhands.catalog import LEARNERS, load
+from manyhands.catalog import LEARNERS, SPREADS, load
 from manyhands.errors import ResumableError
 from manyhands.models.learner import Feed, Learner, arrays_of
 from manyhands.records import Progress, Traffic
@@ -13,6 +13,7 @@ from manyhands.training.checkpoint import Keeper
 from manyhands.training.exchange import Exchange
 from manyhands.training.job import Job, Outcome
 from manyhands.training.loop import fit
+from manyhands.training.money import Account
 from manyhands.training.objective import OBJECTIVES, Objective
 from manyhands.training.schedule import Schedule
 from manyhands.training.state import Plan, State, Validate
@@ -33,19 +34,41 @@ class Training:
     keeper: Keeper | None
     watch: Watch | None
     keeps: bool
+    account: Account
+    judged_rows: int = 0
 
     def keep(self, state: State) -> None:
         """After every round: tell who watches, and keep a checkpoint if it is time or if all are to stop."""
         if self.watch is not None:
             self.watch(state)
-        if self.keeper and self.keeps and self.exchange.keeps_weights:
-            self.keeper.save(state) if self.exchange.stopping else self.keeper(state)
+        self.account.note(state)
+        keeper = self.keeper if self.keeps and self.exchange.keeps_weights else None
+        short = self.account.is_short(self._way(state))
+        if short or self.exchange.stopping:
+            state.spent = self.account.at_the_end(keeper.took or 0.0 if keeper else 0.0)
+        if keeper:
+            unmeasured = self.account.limited and keeper.took is None
+            keeper.save(state) if self.exchange.stopping or short or unmeasured else keeper(state)
+        if short and self.account.is_short(self._way(state)):  # the checkpoint may have taken less this time
+            self.account.ends = True
+            self.exchange.stop()
         if self.exchange.stopping:
-            raise ResumableError("interrupted; to continue, repeat the command with --resume")
+            raise self.account.error() or ResumableError(
+                "interrupted; to continue, repeat the command with --resume"
+            )
+        self.account.mark()
+
+    def _way(self, state: State) -> float:
+        """Seconds to the next place where the run can stop, and a checkpoint there."""
+        saving = self.keeper.took or 0.0 if self.keeper else 0.0
+        # A row takes less to judge than to learn.
+        first_validation = state.seconds * self.judged_rows / len(self.examples)
+        return self.account.way(state, self.exchange.stops_after, first_validation, saving)
 
     def validation(self, valid: LabelledRows | None) -> Validate | None:
         if valid is None or not len(valid):
             return None
+        self.judged_rows = len(valid)
         threads = self.job.resources.threads
         scores = self.objective.validation(self.learner, valid, self.exchange, threads)
 
@@ -58,18 +81,21 @@ class Training:
     def run(self, loop: Callable[[], Traffic]) -> Outcome:
         """Run a loop over the state, and give back the best epoch's model."""
         state = self.state
+        self.account.mark()
         try:
             traffic = loop()
         except BaseException as error:  # an interrupt above all: what was learnt is not lost
             saved = isinstance(error, ResumableError)
             keeps = self.keeps and self.exchange.keeps_weights
             if self.keeper and keeps and state.seen and state.whole and not saved:
+                state.spent = self.account.spent
                 self.keeper.save(state)
             raise
         for name, array in arrays_of(self.learner).items():
             if state.best_epoch not in (0, state.epoch) and self.exchange.keeps_weights:
                 array[...] = state.best[name]
-        return Outcome(self.learner.model(), state, traffic, self.job.spread, self.exchange.workers)
+        workers = self.exchange.workers
+        return Outcome(self.learner.model(), state, traffic, self.job.spread, workers, self.account)
 
 
 def begin(
@@ -99,7 +125,10 @@ def begin(
             state = keeper.restore(job.run)
     state.run = state.run or secrets.token_hex(8)
     exchange.start(learner, state)
-    return Training(job, learner, examples, objective, exchange, state, keeper, watch, keeps)
+    leaving = load(SPREADS, "spread", job.spread).leaving_seconds
+    account = Account(job.training.price, job.training.budget, job.paid_since, leaving)
+    account.begin(state)
+    return Training(job, learner, examples, objective, exchange, state, keeper, watch, keeps, account)
 
 
 def learn(

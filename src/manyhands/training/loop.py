@@ -36,13 +36,15 @@ def fit(
         while not state.done(plan):
             progress.stage(f"epoch {state.epoch + 1} of {plan.epochs}", total, feed.unit)
             order = block_order(plan.seed, state.epoch, len(feed))
-            rounds = exchange.rounds(learner, feed, order)[state.round :]
+            rounds = exchange.rounds(learner, feed, order)
+            count, rounds = len(rounds), rounds[state.round :]
             steps = _steps(learner, feed, exchange, rounds, plan, state, executor)
             for blocks in rounds:
                 began, state.whole = time.monotonic(), False
                 state.add(exchange.round(learner, _one_round(steps), learn), feed.unit)
                 state.seen += sum(feed.rows(block) for block in blocks.tolist())
                 state.round += 1
+                state.left = count - state.round
                 state.whole = True
                 state.seconds += time.monotonic() - began
                 keep(state)
@@ -53,6 +55,7 @@ def fit(
                 )
             scores = validate() if validate else {}
             state.end_epoch(learner, plan, scores, exchange.lap(), copy=exchange.keeps_weights)
+            state.left = 0 if state.done(plan) else count
             keep(state)
     return exchange.finish()
 

@@ -12,7 +12,7 @@ from manyhands.models.model import Arrays
 from manyhands.training.schedule import Schedule
 
 NOTHING = Loss(0.0, 0.0)
-APART = ("best", "owed", "whole")  # not among the facts of a state
+APART = ("best", "owed", "whole", "left")  # not among the facts of a state
 
 
 Validate = Callable[[], dict[str, float]]
@@ -39,6 +39,7 @@ class State:
     round: int = 0
     seen: int = 0
     seconds: float = 0.0
+    spent: float = 0.0  # dollars, by all parts of the run, where the price of an hour is known
     loss: Loss = NOTHING
     history: list[dict[str, Any]] = field(default_factory=list)
     laps: list[dict[str, Any]] = field(default_factory=list)  # where the time of each epoch went
@@ -50,13 +51,15 @@ class State:
     best: Arrays = field(default_factory=dict)
     owed: Arrays = field(default_factory=dict)  # to the weights, by a spread that merges what workers learnt
     whole: bool = True  # False inside a round, when the weights are ahead of what is said here
+    left: int = 1  # rounds until the epoch is judged
 
     def facts(self) -> dict[str, Any]:
         """All but the arrays, as JSON has it."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in APART}
 
     def take(self, facts: dict[str, Any], best: Arrays, owed: Arrays) -> None:
-        """The opposite of ``facts``."""
+        """The opposite of ``facts``; checkpoints of old have no price."""
+        facts = {"spent": 0.0, **facts}
         for f in fields(self):
             if f.name not in APART:
                 setattr(self, f.name, facts[f.name])

@@ -49,6 +49,7 @@ SPEED_CHANGE = 0.2  # how far the speed of a worker follows that of its last lea
 SHORTLY = 0.005
 LOOK_SECONDS = 0.5  # the longest that the driver waits before it looks around
 MOST_RESTARTS = 10  # of one worker
+FIRST_SETTLING_SECONDS = 1.0  # a guess, until it has been measured
 STOP_SECONDS = 20.0  # for keeping what was learnt, when the user wants to stop
 SLOW_SECONDS = 1.0  # others wait so long for a worker before it is named
 
@@ -109,7 +110,7 @@ class Driver:
         self._waited_before: dict[str, float] = {}  # up to the end of the last epoch
         self._checked_at = time.monotonic()
         self._validating: Future[dict[str, float]] | None = None
-        self._settling = False
+        self._settling, self._settling_began, self._settling_took = False, 0.0, FIRST_SETTLING_SECONDS
         self._pace = Pace(manner.most_stretch)
         self._shown, self._shown_loss = -1, NOTHING  # the epoch and the last loss that the user was told
         self._speed = 0.0  # rows that the fastest worker learns in a second
@@ -209,6 +210,7 @@ class Driver:
                         self._hear(asked)
                     self._look_for_silent()
                     self._show()
+                    self._stop_at_budget()
             except BaseException as error:
                 if not isinstance(error, Exception):  # an interrupt: what was learnt is not lost
                     self._settle_now()
@@ -436,6 +438,7 @@ class Driver:
             return
         self._settling = False
         self._take_over()
+        self._settling_took = time.monotonic() - self._settling_began
         self._judge_or_end(validate, judge)
 
     def _judge_or_end(self, validate: Validate | None, judge: ThreadPoolExecutor) -> None:
@@ -456,7 +459,7 @@ class Driver:
         )
 
     def _begin_settling(self) -> None:
-        self._settling = True
+        self._settling, self._settling_began = True, time.monotonic()
         for group in self._groups:
             group.whole, group.settled = True, False
 
@@ -538,6 +541,12 @@ class Driver:
         waited = {name: spent - before.get(name, 0.0) for name, spent in self._waited.items()}
         slow = {name: round(spent, 3) for name, spent in waited.items() if spent >= SLOW_SECONDS}
         return lap | ({"waited_for": slow} if slow else {})
+
+    def _stop_at_budget(self) -> None:
+        if self._training.account.is_short(self._settling_took):
+            self._settle_now()
+            self._training.exchange.stop()
+            self._training.keep(self._training.state)
 
     def _settle_now(self) -> None:
         """Whoever stops keeps what was learnt so far, if it does not take long."""

@@ -56,6 +56,7 @@ class Server(Spread):
     Settings = ServerSettings
     summary = "asynchronous workers and a sharded parameter server, on Ray"
     counts = "workers"
+    leaving_seconds = 3.0  # of which Ray takes most
     adds_up_bytes = True
     Streaming = StreamWorkers
 
