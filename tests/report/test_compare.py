@@ -77,10 +77,10 @@ def test_seeds_are_one_line_with_mean_and_spread(tmp_path):
     write(tmp_path, "other", record(settings={"epochs": 3, "seed": 0}))
     other, seeds = compare([str(tmp_path)]).lines
     assert (other.name, len(other.folders), other.score.spread) == ("other", 1, None)
-    assert (seeds.name, seeds.seeds) == ("seed-0 …", [0, 1, 2])
+    assert (seeds.name, seeds.seeds) == ("seed-0 (+2)", [0, 1, 2])
     assert (seeds.score.mean, seeds.score.spread) == (pytest.approx(0.9), pytest.approx(0.02))
     assert seeds.seconds == Figure(31.0, 1.0)
-    assert compare([str(tmp_path)], baseline="seed-1").baseline == "seed-0 …"
+    assert compare([str(tmp_path)], baseline="seed-1").baseline == "seed-0 (+2)"
 
 
 def test_the_time_to_a_target_is_that_of_the_first_epoch_that_reaches_it(tmp_path):

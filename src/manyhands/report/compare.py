@@ -314,7 +314,7 @@ def _names(records: Sequence[RunRecord]) -> dict[str, str]:
 
 
 def _name(same: list[_Run], names: dict[str, str]) -> str:
-    return names[same[0].record.folder] + (" …" if len(same) > 1 else "")
+    return names[same[0].record.folder] + (f" (+{len(same) - 1})" if len(same) > 1 else "")
 
 
 def _baseline(jobs: list[list[_Run]], names: dict[str, str], wanted: str | None) -> list[_Run]:
