@@ -33,6 +33,7 @@ MOST_NAMED = 25  # labels whose names can be read along an axis
 MOST_COUNTED = 10  # labels with room for a number in each cell
 WIDE_SPAN = 20.0  # the largest of the values is so many times the smallest
 MOST_TICKS = 6
+SHORT_NAME = 14  # letters of one of two names beside each other in a legend
 SHORT_NAMES = 30  # letters that have room side by side
 BAR, MOST_BARS = 22, 16  # a worker's bar; more workers share the height of so many
 LEAST_SHADE, MOST_SHADE = 0.06, 0.5  # of a cell; a number is legible on all of them, light and dark
@@ -306,7 +307,8 @@ def _colours(names: list[str]) -> dict[str, Any]:
         return {"value": "var(--one)"}
     colours = [f"var(--{COLOURS[number % len(COLOURS)]})" for number in range(len(names))]
     scale: dict[str, Any] = {"domain": names, "range": colours}
-    return {"field": "name", "type": "nominal", "scale": scale, "legend": {"columns": 2}}
+    legend = {"columns": 2 if max(map(len, names)) <= SHORT_NAME else 1, "labelLimit": 280}
+    return {"field": "name", "type": "nominal", "scale": scale, "legend": legend}
 
 
 def _whole(rows: Sequence[dict[str, Any]]) -> list[int]:
