@@ -65,7 +65,7 @@ class Line:
     seconds: Figure
     rate: Figure
     speedup: float | None  # by rate, relative to the baseline
-    efficiency: float | None  # speed-up by a worker; None beside another model
+    efficiency: float | None  # speed-up per worker; None beside another model
     bytes_per_worker: float
     money: Figure | None
     currency: str | None

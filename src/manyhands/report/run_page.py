@@ -4,10 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from manyhands.bundle.bundle import load_bundle
 from manyhands.errors import InputError
-from manyhands.evaluation.evaluate import judge_in_detail, rows_to_judge_by
-from manyhands.machine import resources_for
 from manyhands.records import PARTS, Progress, Silent
 from manyhands.report import charts
 from manyhands.report.compare import Comparison, Line, compare_records, wilson
@@ -24,7 +21,6 @@ from manyhands.report.document import (
     side_by_side,
     table,
 )
-from manyhands.report.page import hashes, page_of
 from manyhands.report.profile import from_record
 from manyhands.report.records import RECORD, RunRecord, read_runs
 from manyhands.report.shown import amount, duration, money
@@ -73,14 +69,22 @@ def report(
     return chosen
 
 
+def page_about(folder: str) -> str:
+    """The page of one run folder, for whoever has its model at hand: without the map of its words."""
+    records = read_runs([folder], lambda sentence: None)
+    return page(records, compare_records(records), records[0], word_map=False)
+
+
 def page(
     records: Sequence[RunRecord],
     found: Comparison,
     chosen: RunRecord,
     warnings: Sequence[str] = (),
     progress: Progress | None = None,
+    *,
+    word_map: bool = True,
 ) -> str:
-    """The page as HTML."""
+    """The page as HTML; without ``word_map``, no model is opened for it."""
     several = len(records) > 1
     allowed: Sequence[str] = ()
     line = next(line for line in found.lines if chosen.folder in line.folders)
@@ -89,9 +93,9 @@ def page(
         about = f"{chosen.name}: the run with the best score" if several else "Result"
         sections.append(section(about, _headline(chosen, line)))
         sections += [*_learning(chosen), *_labels(chosen), *_time(chosen)]
-        if chosen.learns == "words":
-            allowed = hashes()
-            sections.append(_word_map(chosen, progress))
+        if chosen.learns == "words" and word_map:
+            shown, allowed = _word_map(chosen, progress)
+            sections.append(shown)
         sections += _circumstances(chosen)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise InputError(f"{chosen.folder}/{RECORD} is damaged ({error}); train again") from None
@@ -107,6 +111,11 @@ def _best(records: Sequence[RunRecord], found: Comparison) -> RunRecord:
 
 
 def _judged(record: RunRecord, data: list[str], progress: Progress) -> RunRecord:
+    # Models are slow to import, and most reports need none.
+    from manyhands.bundle.bundle import load_bundle  # noqa: PLC0415
+    from manyhands.evaluation.evaluate import judge_in_detail, rows_to_judge_by  # noqa: PLC0415
+    from manyhands.machine import resources_for  # noqa: PLC0415
+
     bundle, resources = load_bundle(record.folder), resources_for(None, None)
     rows = rows_to_judge_by(bundle, data, None, {}, resources, progress)
     judged, details = judge_in_detail(bundle.classifier, rows, resources.threads)
@@ -164,7 +173,7 @@ def _scaling(records: Sequence[RunRecord], found: Comparison) -> list[Block]:
             f"Speed-up by workers, relative to {found.baseline}; dashed: ideal.",
             in_words,
         ),
-        figure(charts.by_workers(efficiencies, "efficiency", even), "Efficiency: speed-up by a worker."),
+        figure(charts.by_workers(efficiencies, "efficiency", even), "Efficiency: speed-up per worker."),
     ]
 
 
@@ -477,12 +486,16 @@ def _time(record: RunRecord) -> list[Block]:
     ]
 
 
-def _word_map(record: RunRecord, progress: Progress | None) -> Block:
+def _word_map(record: RunRecord, progress: Progress | None) -> tuple[Block, Sequence[str]]:
+    """The map, and the hashes of the style and the script that it brings."""
+    # scikit-learn takes seconds to load.
+    from manyhands.report.page import hashes, page_of  # noqa: PLC0415
+
     drawn, text = page_of(record.folder, MAP_WORDS, progress=progress)
     said = (
         f"The {len(drawn.words):,} most frequent words. Search, zoom, or click a word to see its neighbours."
     )
-    return section("Word map", [paragraph(said), frame(text, "Word map")])
+    return section("Word map", [paragraph(said), frame(text, "Word map")]), hashes()
 
 
 def _circumstances(record: RunRecord) -> list[Block]:
