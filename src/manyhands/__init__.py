@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from manyhands.estimator.classifier import TextClassifier
     from manyhands.estimator.word_vectors import WordVectors
     from manyhands.evaluation.evaluate import evaluate
+    from manyhands.report.compare import compare
     from manyhands.run.train import train
     from manyhands.scaling.scale import scale
     from manyhands.scoring.score import score_files
@@ -21,6 +22,7 @@ __all__ = [
     "Dataset",
     "TextClassifier",
     "WordVectors",
+    "compare",
     "evaluate",
     "load_bundle",
     "open_dataset",
@@ -36,6 +38,7 @@ _HOMES = {
     "Dataset": "data.dataset",
     "TextClassifier": "estimator.classifier",
     "WordVectors": "estimator.word_vectors",
+    "compare": "report.compare",
     "evaluate": "evaluation.evaluate",
     "load_bundle": "bundle.bundle",
     "open_dataset": "data.dataset",

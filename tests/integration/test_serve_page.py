@@ -128,6 +128,13 @@ def test_words_have_neighbours_and_a_map(opened: Callable[..., Any], vectors: Ru
     frame.locator("#panel h2", has_text="rude").wait_for()
 
 
+def test_the_report_of_the_run_is_one_click_away(opened: Callable[..., Any], classifier: Running) -> None:
+    tab = opened(classifier)
+    tab.get_by_role("link", name="report of the run").click()
+    tab.get_by_role("heading", name="Where the time went").wait_for()
+    assert tab.title() == "run · manyhands"
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", ["classifier", "vectors"])

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from manyhands.cli.progress import amount
+from manyhands.report.shown import amount
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:

@@ -27,6 +27,8 @@ VERBS = {
     "explain": "Show what each n-gram adds to a prediction.",
     "nearest": "Find the words most similar to a word.",
     "analogy": "Find the word that completes an analogy.",
+    "compare": "Compare runs: scores, seconds, speed-up, bytes, money.",
+    "report": "Write a page about a run, or about several.",
     "profile": "Show where the time of a run went.",
     "scale": "Compare training with different numbers of workers.",
     "project": "Write a page that shows word vectors in two dimensions.",

@@ -5,6 +5,7 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from manyhands.cli import interrupt
+from manyhands.report.shown import amount
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -120,16 +121,3 @@ class Bar:
 
     def say(self, sentence: str) -> None:
         self._progress.console.print(sentence)
-
-
-def amount(number: float, unit: str) -> str:
-    """A number with its unit, short.
-
-    >>> amount(1_234_567_890, "B"), amount(43_273, "rows"), amount(7, "partitions")
-    ('1.2 GB', '43.3 k rows', '7 partitions')
-    """
-    for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            gap = "" if unit == "B" else " "
-            return f"{number / size:.1f} {prefix}{gap}{unit}"
-    return f"{number:.0f} {unit}"

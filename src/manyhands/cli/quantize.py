@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from manyhands.cli.options import BundleArgument, BundleOut, Overwrite
-from manyhands.cli.progress import amount
+from manyhands.report.shown import amount
 
 
 def quantize(

@@ -8,9 +8,10 @@ import typer
 from manyhands.catalog import LEARNERS, SPREADS, load
 from manyhands.cli import interrupt
 from manyhands.cli.options import RUN, AsJson, Memory, add_verb, value_of
-from manyhands.cli.progress import amount, watch
+from manyhands.cli.progress import watch
 from manyhands.cli.train import MODEL, Data, Model, panels
 from manyhands.errors import ResumableError, UsageError
+from manyhands.report.shown import amount
 from manyhands.scaling.scale import scalable
 from manyhands.settings import ReadingSettings, TrainingSettings, option
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from manyhands.cli.progress import amount
+from manyhands.report.shown import amount
 
 if TYPE_CHECKING:
     from manyhands.data.describe import Description

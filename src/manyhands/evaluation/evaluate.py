@@ -19,6 +19,7 @@ from manyhands.evaluation.classification import (
     rates,
     sklearn_rates,
 )
+from manyhands.evaluation.details import details_of
 from manyhands.machine import resources_for
 from manyhands.models.model import Classifier, Scores
 from manyhands.records import Progress, Resources, Silent
@@ -48,6 +49,15 @@ def judge(
             scores, labels.ids, labels.offsets, model.labels, threshold=threshold, top=top, rating=rating
         )
     return evaluate_single_label(scores, labels.ids, model.labels, top=top, rating=rating)
+
+
+def judge_in_detail(model: Classifier, examples: LabelledRows, threads: int) -> tuple[Report, dict[str, Any]]:
+    """The same with what a report shows besides: the rates of each label, confusion and calibration."""
+    known = examples.with_names(model.labels)
+    scores = model.scores(known.corpus, threads)
+    report, labels = judge(model, examples, scores=scores, threads=threads), known.labels
+    several = labels.multi_label or model.multi_label
+    return report, details_of(report, scores, labels.ids, labels.offsets, multi_label=several)
 
 
 def evaluate(

@@ -4,8 +4,6 @@ What it shows was written by others, so words stand in the page as data and are 
 markup. The browser is told to run our script and nothing else, and to fetch nothing.
 """
 
-import base64
-import hashlib
 import html
 import json
 import re
@@ -18,6 +16,7 @@ from manyhands.bundle.bundle import Bundle
 from manyhands.bundle.word_vectors import embedding_of, open_either
 from manyhands.machine import resources_for
 from manyhands.records import Progress
+from manyhands.report.document import hash_of
 from manyhands.report.plane import Plane, plane
 from manyhands.storage.files import refuse_to_replace, writing
 
@@ -38,31 +37,44 @@ def project(
 ) -> Plane:
     """Write a page of the most frequent words of a bundle, or of a file of vectors."""
     refuse_to_replace(out, overwrite)
-    opened = open_either(path)
-    embedding = embedding_of(opened) if isinstance(opened, Bundle) else opened
-    model = opened.config.model if isinstance(opened, Bundle) else "a file of vectors"
-    drawn = plane(embedding, words, seed, resources_for(None, None).threads, progress)
-    name = path.rstrip("/").rsplit("/", 1)[-1] or path
-    text = page(drawn, name=name, model=model, dim=embedding.dim)
+    drawn, text = page_of(path, words, seed, progress)
     with writing(out) as file:
         file.write(text.encode())
     return drawn
 
 
+def page_of(
+    path: str, words: int = 2000, seed: int = 0, progress: Progress | None = None
+) -> tuple[Plane, str]:
+    """The words of a bundle or of a file of vectors on a plane, and the page of them."""
+    opened = open_either(path)
+    embedding = embedding_of(opened) if isinstance(opened, Bundle) else opened
+    model = opened.config.model if isinstance(opened, Bundle) else "a file of vectors"
+    drawn = plane(embedding, words, seed, resources_for(None, None).threads, progress)
+    name = path.rstrip("/").rsplit("/", 1)[-1] or path
+    return drawn, page(drawn, name=name, model=model, dim=embedding.dim)
+
+
 def page(drawn: Plane, *, name: str, model: str, dim: int) -> str:
     """The page as HTML."""
-    style = _part(STYLE)
-    script = "\n".join(_part(name) for name in SCRIPTS)
+    style, script = _style_and_script()
+    style_hash, script_hash = hashes()
     gaps = {
         "title": html.escape(name),
         "style": style,
-        "style_hash": _hash(style),
+        "style_hash": style_hash,
         "script": script,
-        "script_hash": _hash(script),
+        "script_hash": script_hash,
         "data": as_data({"name": name, "model": model, "dim": dim, **_numbers(drawn)}),
     }
     # In one go: what is filled in may itself look like a gap.
     return GAP.sub(lambda gap: gaps[gap[1]], _part(TEMPLATE))
+
+
+def hashes() -> tuple[str, str]:
+    """What a page that frames this one must allow: its style and its script."""
+    style, script = _style_and_script()
+    return hash_of(style), hash_of(script)
 
 
 def as_data(value: Any) -> str:
@@ -88,10 +100,9 @@ def _numbers(drawn: Plane) -> dict[str, Any]:
     }
 
 
+def _style_and_script() -> tuple[str, str]:
+    return _part(STYLE), "\n".join(_part(name) for name in SCRIPTS)
+
+
 def _part(name: str) -> str:
     return files("manyhands.report").joinpath(name).read_text("utf-8")
-
-
-def _hash(text: str) -> str:
-    """What a Content-Security-Policy calls a text that it allows."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

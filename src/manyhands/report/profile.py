@@ -1,17 +1,12 @@
 """Where the time of a run went, worker by worker, from its record."""
 
-import json
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from typing import Any
 
-from fsspec.core import url_to_fs
-
 from manyhands.errors import InputError
 from manyhands.records import PARTS
-from manyhands.storage.files import reading
-
-LARGEST_RECORD = 64 << 20
+from manyhands.report.records import read_record
 
 
 @dataclass(frozen=True)
@@ -38,18 +33,13 @@ class Profile:
 
 def profile_of(run: str) -> Profile:
     """The profile of a run folder."""
-    path = f"{run.rstrip('/')}/record.json"
-    with reading(path):
-        filesystem, place = url_to_fs(path)
-        if not filesystem.isfile(place):
-            raise InputError(f"{run} has no record of a run; give a folder that train wrote")
-        if filesystem.size(place) > LARGEST_RECORD:
-            raise InputError(f"{path} is too large for a record")
-        text = filesystem.cat_file(place)
+    record = read_record(run)
     try:
-        return from_record(json.loads(text))
+        return from_record(record)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{path} does not say where the time went ({error}); train again") from None
+        raise InputError(
+            f"{run.rstrip('/')}/record.json does not say where the time went ({error}); train again"
+        ) from None
 
 
 def from_record(record: dict[str, Any]) -> Profile:

@@ -1,11 +1,14 @@
 """What a run leaves behind beside the weights: the bundle's configuration, and the record of how it went."""
 
+from dataclasses import asdict
 from typing import Any
 
 from manyhands.bundle.bundle import VERSION, BundleConfig
+from manyhands.catalog import SPREADS, load
 from manyhands.machine import examine
+from manyhands.records import SPLITS
 from manyhands.training.job import Job, Outcome
-from manyhands.training.objective import objective_of
+from manyhands.training.objective import Tested, objective_of
 from manyhands.training.splits import Splits
 
 
@@ -38,13 +41,17 @@ def record_of(job: Job, splits: Splits, outcome: Outcome, seconds: float) -> dic
             {k: v for k, v in epoch.items() if k not in ("loss", "examples")} for epoch in state.history
         ]
         scores["best_epoch"] = state.best_epoch
-    tested = splits.test and objective.test_scores(outcome.model, splits.test, job.resources.threads)
-    if tested:
-        scores["test"] = tested
+    tested = Tested({}, {})
+    if splits.test:
+        tested = objective.test(outcome.model, splits.test, job.resources.threads)
+    if tested.scores:
+        scores["test"] = tested.scores
     price = outcome.account.record()
     return {
         "model": job.model,
+        "learns": "labels" if objective.labelled else "words",
         **outcome.facts,
+        "traffic": _traffic(outcome),
         "settings": job.chosen(),
         "data": {
             "fingerprint": splits.train.fingerprint,
@@ -53,6 +60,8 @@ def record_of(job: Job, splits: Splits, outcome: Outcome, seconds: float) -> dic
             "rows": len(splits.train),
             "tokens": corpus.tokens,
             "left_out": splits.train.left_out,
+            "splits": {name: len(rows) for name in SPLITS if (rows := getattr(splits, name))},
+            **({"ledger": asdict(splits.ledger)} if splits.ledger else {}),
         },
         "seconds": round(seconds, 3),
         "learning_seconds": round(state.seconds, 3),
@@ -61,6 +70,7 @@ def record_of(job: Job, splits: Splits, outcome: Outcome, seconds: float) -> dic
         "rows_per_second": round(epochs * len(corpus) / learning, 1),
         "tokens_per_second": round(epochs * corpus.tokens / learning, 1),
         "scores": scores,
+        **({"evaluation": tested.details} if tested.details else {}),
         "laps": state.laps,
         "machine": {name: machine[name] for name in ("system", "cores", "memory_bytes")},
         "versions": {"manyhands": machine["manyhands"], "python": machine["python"]}
@@ -70,3 +80,10 @@ def record_of(job: Job, splits: Splits, outcome: Outcome, seconds: float) -> dic
             if part["version"] and not part["extra"]
         },
     }
+
+
+def _traffic(outcome: Outcome) -> dict[str, Any]:
+    """What was sent; ``bytes`` are those of one worker or of all, as the spread counts them."""
+    sums = load(SPREADS, "spread", outcome.spread).adds_up_bytes
+    bytes_per_worker = outcome.traffic.bytes / (outcome.workers if sums else 1)
+    return {**asdict(outcome.traffic), "bytes_per_worker": round(bytes_per_worker)}

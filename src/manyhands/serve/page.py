@@ -1,9 +1,14 @@
 """The page to try the model with: three files of the package, which fetch nothing but from this service."""
 
+from functools import lru_cache
 from importlib.resources import files
+from importlib.util import find_spec
 
-from manyhands.serve.answers import Answer
+from manyhands.errors import ManyhandsError
+from manyhands.report.records import read_runs
+from manyhands.serve.answers import Answer, Refusal
 from manyhands.serve.api import CANNOT
+from manyhands.serve.model import ServedModel
 from manyhands.serve.requests import Request, Route
 
 HTML, STYLE, SCRIPT = "text/html; charset=utf-8", "text/css; charset=utf-8", "text/javascript; charset=utf-8"
@@ -15,7 +20,8 @@ HEADERS = (
     (b"content-security-policy", POLICY.encode()),
     (b"referrer-policy", b"no-referrer"),
 )
-# The map brings a policy of its own, which allows its script by its hash; it may stand in our page only.
+REPORT_GAP, REPORT_LINK = b"<!-- report -->", b' \xc2\xb7 <a href="report">report of the run</a>'
+# The map and the report bring policies of their own; they may stand in our page only.
 MAP_HEADERS = ((b"content-security-policy", b"frame-ancestors 'self'"), (b"referrer-policy", b"no-referrer"))
 
 
@@ -25,7 +31,10 @@ def _part(name: str) -> bytes:
 
 async def page(request: Request) -> Answer:
     """Show a page to try the model with."""
-    return Answer(_part("page.html"), HTML, headers=HEADERS)
+    shown = _part("page.html")
+    if _has_report(request.model):
+        shown = shown.replace(REPORT_GAP, REPORT_LINK)
+    return Answer(shown, HTML, headers=HEADERS)
 
 
 async def style(request: Request) -> Answer:
@@ -43,11 +52,38 @@ async def word_map(request: Request) -> Answer:
     return Answer(await request.service.word_map(request.model), HTML, headers=MAP_HEADERS)
 
 
+async def report(request: Request) -> Answer:
+    """Show how the model was trained, as ``manyhands report`` does."""
+    folder, version = request.model.bundle.folder, request.model.version
+    try:
+        text = await request.aside(lambda: _report(str(folder), version))
+    except ManyhandsError as error:
+        raise Refusal(409, str(error)) from None
+    return Answer(text, HTML, headers=MAP_HEADERS)
+
+
+@lru_cache(1)
+def _report(folder: str, version: str) -> bytes:
+    """The page, made when it is first asked for; another ``version`` has another."""
+    from manyhands.report.run_page import page_about  # noqa: PLC0415 - few ask for it
+
+    return page_about(folder).encode()
+
+
+def _has_report(model: ServedModel) -> bool:
+    """The bundle has the record of its run, and there is a library to draw with."""
+    try:
+        return bool(read_runs([str(model.bundle.folder)], lambda said: None) and find_spec("vl_convert"))
+    except ManyhandsError:
+        return False
+
+
 _TEXT = {"type": "string"}
 
 ROUTES = (
     Route("GET", "/", page, {"text/html": _TEXT}),
     Route("GET", "/page.css", style, {"text/css": _TEXT}),
     Route("GET", "/page.js", script, {"text/javascript": _TEXT}),
+    Route("GET", "/report", report, {"text/html": _TEXT}, refuses=CANNOT),
     Route("GET", "/map", word_map, {"text/html": _TEXT}, refuses=CANNOT),
 )

@@ -1,14 +1,14 @@
 """What is learnt, labels of texts or vectors of words: all that differs between the two around the loop."""
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands.catalog import LEARNERS, load
 from manyhands.errors import InputError, UsageError
-from manyhands.evaluation.evaluate import judge
+from manyhands.evaluation.evaluate import judge, judge_in_detail
 from manyhands.models.learner import Learner
 from manyhands.models.model import Classifier
 from manyhands.settings import TrainingSettings
@@ -18,6 +18,13 @@ from manyhands.training.job import Job
 from manyhands.training.state import Validate
 
 JUDGED_BY = {False: "accuracy", True: "micro_f1"}
+
+
+class Tested(NamedTuple):
+    """How good a finished model is: {} where the rows say nothing. ``details`` are for a report."""
+
+    scores: dict[str, Any]
+    details: dict[str, Any]
 
 
 class Objective(Protocol):
@@ -35,8 +42,8 @@ class Objective(Protocol):
         self, learner: Learner, valid: LabelledRows, exchange: Exchange, threads: int
     ) -> Validate: ...
 
-    def test_scores(self, model: Any, test: LabelledRows, threads: int) -> dict[str, Any]:
-        """The scores of the finished model on the test rows; {} if they say nothing."""
+    def test(self, model: Any, test: LabelledRows, threads: int) -> "Tested":
+        """The scores of the finished model on the test rows."""
         ...
 
 
@@ -65,9 +72,11 @@ class Classification:
 
         return validate
 
-    def test_scores(self, model: Any, test: LabelledRows, threads: int) -> dict[str, Any]:
-        facts = judge(model, test, threads=threads).facts()
-        return {name: facts[name] for name in ("rows", "accuracy", "macro_f1", "micro_f1", "log_loss")}
+    def test(self, model: Any, test: LabelledRows, threads: int) -> Tested:
+        report, details = judge_in_detail(model, test, threads)
+        facts = report.facts()
+        names = ("rows", "accuracy", "macro_f1", "micro_f1", "log_loss")
+        return Tested({name: facts[name] for name in names}, details)
 
 
 class WordVectors:
@@ -95,10 +104,10 @@ class WordVectors:
 
         return validate
 
-    def test_scores(self, model: Any, test: LabelledRows, threads: int) -> dict[str, Any]:
+    def test(self, model: Any, test: LabelledRows, threads: int) -> Tested:
         feed = model.sampling.held_out(test.corpus)
         found = _likelihood(model.losses(feed, 0, len(feed), threads))
-        return {"rows": len(test), **found} if found else {}
+        return Tested({"rows": len(test), **found} if found else {}, {})
 
 
 def _likelihood(losses: Any) -> dict[str, float]:

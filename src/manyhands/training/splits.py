@@ -9,7 +9,7 @@ from manyhands.data.dataset import is_dataset, open_dataset
 from manyhands.data.labelled_rows import read_rows, rows_of_split
 from manyhands.errors import InputError, UsageError
 from manyhands.models.model import Model
-from manyhands.records import SPLITS, Progress, Resources, Silent
+from manyhands.records import SPLITS, Ledger, Progress, Resources, Silent
 from manyhands.settings import LabelScheme, PrepareSettings, TextSettings, option
 from manyhands.text.labelled_rows import LabelledRows
 from manyhands.text.vocabulary import Vocabulary
@@ -28,6 +28,7 @@ class Splits:
     scheme: LabelScheme
     vocabulary: Vocabulary | None  # None where it has yet to be counted
     names: tuple[str, ...] = ()  # of the files or the dataset
+    ledger: Ledger | None = None  # None of raw files
 
 
 def open_splits(names: tuple[str, ...], job: Job, progress: Progress, rows: int | None = None) -> Splits:
@@ -102,4 +103,5 @@ def _open_dataset(name: str, previous: Bundle | None, labelled: bool) -> Splits:
     if train is None:
         raise InputError(f"{name} has no rows to train on")
     scheme: LabelScheme = manifest.labels.scheme if labelled else "none"
-    return Splits(train, valid, test, manifest.settings.text, scheme, dataset.vocabulary, (name,))
+    text, vocabulary = manifest.settings.text, dataset.vocabulary
+    return Splits(train, valid, test, text, scheme, vocabulary, (name,), manifest.ledger)

@@ -89,7 +89,8 @@ class State:
         copy: bool = True,
     ) -> None:
         """Write down how the epoch went, and ``copy`` its weights if none was better."""
-        self.laps.append({"rounds": self.round, "seen": self.seen, **lap})
+        so_far = {"rounds": self.round, "seen": self.seen, "learning_seconds": round(self.seconds, 3)}
+        self.laps.append({**so_far, **lap})
         self.epoch += 1
         self.round = 0
         self.history.append(

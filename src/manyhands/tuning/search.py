@@ -17,7 +17,7 @@ from manyhands.run.record import config_of
 from manyhands.settings import Search
 from manyhands.spread.single import Single
 from manyhands.training.job import Job, Outcome, job_for
-from manyhands.training.objective import JUDGED_BY, check_weights, objective_of
+from manyhands.training.objective import JUDGED_BY, Tested, check_weights, objective_of
 from manyhands.training.splits import Splits
 from manyhands.tuning.study import Study, Trial
 
@@ -104,13 +104,13 @@ class Tuning:
         manifest = self.dataset.manifest
         splits = Splits(self._train, self._valid, None, manifest.settings.text, manifest.labels.scheme, None)
         small = quantize(Bundle(config_of(job, splits, outcome), outcome.model), self.size_bytes)
-        return float(self.judged(small, "valid")[self.measure])
+        return float(self.judged(small, "valid").scores[self.measure])
 
-    def judged(self, bundle: Bundle, split: str) -> dict[str, Any]:
+    def judged(self, bundle: Bundle, split: str) -> Tested:
         """The scores of a finished model, as a record tells them; {} without rows to judge by."""
         rows = self._valid if split == "valid" else rows_of_split(self.dataset, split)
-        scores, threads = objective_of(self.model).test_scores, self._resources.threads
-        return scores(bundle.classifier, rows, threads) if len(rows) else {}
+        test, threads = objective_of(self.model).test, self._resources.threads
+        return test(bundle.classifier, rows, threads) if len(rows) else Tested({}, {})
 
 
 class _Inside(Silent):

@@ -180,8 +180,10 @@ def _write(
     record["tuned"]["size_bytes"] = tuned.size_bytes
     record["scores"].pop("best_epoch", None)  # what follows is of the model that is written, not of an epoch
     for split in ("valid", "test"):
-        scores = search.judged(bundle, split)
+        scores, details = search.judged(bundle, split)
         if scores:
             record["scores"][split] = scores if split == "test" else [scores]
+        if split == "test" and details:
+            record["evaluation"] = details
     save_bundle(folder, bundle, None, model_card(bundle.config, record), record)
     return bundle
