@@ -74,21 +74,11 @@ def compare(
 
 
 def _show(found: "Comparison") -> None:
-    from rich.cells import cell_len
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
+    from manyhands.cli.figures import print_figures
     from manyhands.report.compare_table import columns, notes
 
     shown = columns(found)
-    table = Table(box=None, pad_edge=False)
-    for head, _ in shown:
-        table.add_column(head, justify="left" if head in WORDS else "right", no_wrap=True)
-    for row in zip(*(column.cells for column in shown), strict=True):
-        table.add_row(*map(Text, row))
-    # No number is cut short, however narrow the screen is.
-    wide = sum(max(map(cell_len, (head, *cells))) + 2 for head, cells in shown)
-    Console(highlight=False, markup=False, width=wide).print(table, soft_wrap=True)
+    rows = zip(*(column.cells for column in shown), strict=True)
+    print_figures([column.head for column in shown], list(rows), names=WORDS)
     for said in notes(found):
         typer.echo(said)

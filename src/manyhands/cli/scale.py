@@ -16,8 +16,6 @@ from manyhands.scaling.scale import scalable
 from manyhands.settings import ReadingSettings, TrainingSettings, option
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from manyhands.report.scaling import Point
     from manyhands.scaling.study import Study
 
@@ -121,33 +119,20 @@ def _numbers(workers: str) -> list[int]:
 
 
 def _show(study: "Study") -> None:
-    from rich.console import Console
+    from manyhands.cli.figures import print_figures
 
     points, job = study.points, study.job
     rows = f"{points[0].rows:,} to {points[-1].rows:,}" if job["scaling"] == "weak" else f"{points[0].rows:,}"
     each = "1 thread" if job["threads"] == 1 else f"{job['threads']} threads"
     typer.echo(f"{study.folder}: {study.title}, {rows} rows, {each} for each worker")
-    Console(highlight=False, markup=False).print(_table(study), soft_wrap=True)
+    heads = ["workers", "seconds", "learning", f"{study.unit}/s", "speed-up", "efficiency", "sent/worker"]
+    heads += ["waiting", study.runs[0].measure or "score", "difference"]
+    print_figures(heads, [_row(point) for point in points])
     first = points[0].workers
     baseline = "1 worker: one process (single)" if first == 1 else f"{first} workers"
     typer.echo(f"speed-up: by {study.unit}/s while learning, relative to {baseline}")
     if points[-1].workers * job["threads"] > job["cores"]:
         typer.echo(f"this machine has {job['cores']} cores; more workers than that share them")
-
-
-def _table(study: "Study") -> "Table":
-    from rich.table import Table
-
-    heads = ["workers", "seconds", "learning", f"{study.unit}/s", "speed-up", "efficiency", "sent/worker"]
-    heads += ["waiting", study.runs[0].measure or "score", "difference"]
-    rows = [_row(point) for point in study.points]
-    table = Table(box=None, pad_edge=False)
-    for head, *cells in zip(heads, *rows, strict=True):
-        # A number is never cut short, however narrow the screen is.
-        table.add_column(head, justify="right", min_width=max(map(len, (head, *cells))))
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 def _row(point: "Point") -> list[str]:
