@@ -51,6 +51,9 @@ class CharLstmSettings(WordSettings, RecurrentSettings):
     char_dim: Annotated[int, Field(ge=1, le=4096, description="Size of the vectors of bytes."), Shapes()] = 64
     batch_size: Annotated[BatchSize, Field(description="Words per batch.")] = 2048
 
+    def batch_for(self, words: int) -> int:
+        return max(LEAST_BATCH, min(self.batch_size, words // STEPS_AN_EPOCH))
+
 
 class _Reader:
     """Words through the network: forwards in slices of like length, and back again."""
@@ -219,7 +222,7 @@ class CharLstm:
     def feed(
         self, examples: LabelledRows, seed: int, resources: Resources, progress: Progress, crew: Crew
     ) -> WindowFeed:
-        batch = max(LEAST_BATCH, min(self._settings.batch_size, self._tokens // STEPS_AN_EPOCH))
+        batch = self._settings.batch_for(self._tokens)
         tokens = examples.corpus.tokens
         return self._sampling.feed(examples.corpus, part_of(batch, tokens, self._tokens), seed)
 

@@ -1,0 +1,56 @@
+"""What a training has to do, whoever does it: rows to learn, and what workers have to tell each other."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+class Pattern(Enum):
+    """Who speaks with whom when workers exchange what they have learnt."""
+
+    RING = "all-reduce: everyone passes parts of the sum on to the next"
+    STAR = "everyone sends all to one machine, and gets all back"
+
+
+@dataclass(frozen=True)
+class Work:
+    """A training. ``rows`` may be rows, words or pairs, as long as seconds count the same.
+
+    ``batch`` is what a worker learns between two exchanges; if ``shared``, what all of them learn together.
+    """
+
+    rows: float  # of an epoch
+    epochs: float
+    batch: float
+    exchange_bytes: float  # what a worker has to say in an exchange
+    shared: bool = False
+    pattern: Pattern = Pattern.RING
+    waits: bool = True  # for the slowest in every exchange; a server that is asynchronous does not
+    balanced: bool = False  # rows are given by speed
+    recurrent: bool = False  # of a step on a GPU, most is the start of many small kernels
+    in_memory: bool = False  # workers of a machine learn in the same memory, and one speaks for all
+    passes_before: float = 0  # reading and counting the rows takes as long as learning them so many times
+    validation: float = 0  # seconds of one thread, after every epoch
+    engine: bool = False  # processes have to be started on other machines, or by another program
+    stretch: float = 1  # where exchanges take longer than learning, they come up to so many times as seldom
+    loop_only: bool = False  # seconds are those of the training loop, without what comes before and after
+    most_machines: int = 1 << 30  # more of them would not learn: the rows are too few
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Where the seconds of a training go, on each of some clusters."""
+
+    start: Floats
+    load: Floats
+    compute: Floats
+    wait: Floats
+    exchange: Floats
+
+    @property
+    def seconds(self) -> Floats:
+        return self.start + self.load + self.compute + self.wait + self.exchange
