@@ -31,6 +31,7 @@ VERBS = {
     "report": "Write a page about a run, or about several.",
     "profile": "Show where the time of a run went.",
     "scale": "Compare training with different numbers of workers.",
+    "plan": "Predict the time and price of a training on rented machines.",
     "project": "Write a page that shows word vectors in two dimensions.",
     "quantize": "Quantise a bundle to a given size.",
     "tune": "Search for the settings with the best validation score.",
