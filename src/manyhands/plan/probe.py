@@ -29,14 +29,15 @@ from manyhands.spread.average import default_rounds
 from manyhands.spread.emulated import emulate
 from manyhands.spread.merge import ENOUGH
 from manyhands.spread.server.pace import MOST_STRETCH
+from manyhands.spread.spread import Spread
 from manyhands.training.job import Call, job_for
 from manyhands.training.splits import Splits, open_splits
 
 FEW_ROWS = 400
-SECONDS = 3.0  # of the larger runs, on one thread
+SECONDS = 2.5  # of the larger runs, on one thread, for an epoch
 LONG_ENOUGH = 0.75  # seconds, to tell how long more rows would take
 MOST_COUNTED = 20_000  # rows of an emulated crew, which counts bytes and takes its time
-MOST_EPOCHS = 2  # of a run of the probe
+MOST_EPOCHS = 3  # of a run of the probe: the first takes longer than the others
 EXCHANGES = 50  # of models that learn in place, in an epoch: their number hardly matters, their bytes do
 WORDS_GROW = 0.6  # the power of the rows by which their distinct words grow
 WORKERS = 2
@@ -110,6 +111,7 @@ class _Prober:
         self._call = Call((data,), "", model, spread, settings)
         self._job = job_for(model, settings, resources_for(None, 1), spread=spread, call=self._call)
         self._kind: type[Learner] = load(LEARNERS, "model", model)
+        self._way: type[Spread] = load(SPREADS, "spread", spread)
         self._shares = self._kind.shares_batches
         self._splits = self._open(spread, settings, None)
         self.settings: ModelSettings = self._job.settings
@@ -125,7 +127,7 @@ class _Prober:
         self._bytes: dict[tuple[int, int], int] = {}  # by rows and epochs, of a worker of two machines
 
     def _is_own(self, name: str) -> bool:
-        return name not in load(SPREADS, "spread", self._spread).Settings.model_fields
+        return name not in self._way.Settings.model_fields
 
     def _open(self, spread: str, settings: dict[str, Any], rows: int | None) -> Splits:
         call = replace(self._call, settings=settings, spread=spread, rows=rows)
@@ -136,18 +138,20 @@ class _Prober:
         self._progress.stage("probe", None, "runs")
         alone = {"spread": SINGLE, **self._own, "epochs": 1}
         self._sample = self._size(alone)
-        part = max(self._sample // 4, 1)
-        small, large = (self._best(rows, threads=1, **alone) for rows in (part, self._sample))
-        self._note_before(part, small, large)
-        yield from self._runs(small, part, 1, SINGLE, 1, 1)
-        yield from self._runs(large, self._sample, 1, SINGLE, 1, 1)
+        part, epochs = max(self._sample // 4, 1), min(self.epochs, MOST_EPOCHS)
+        small = self._best(part, threads=1, **alone)
+        large = self._best(self._sample, threads=1, **{**alone, "epochs": epochs})
+        self._note_before(part, small, large, epochs)
+        yield Run(self.work(part, 1, SINGLE), _here(1, 1), small.seconds)
+        yield from self._runs(large, self._sample, epochs, SINGLE, 1, 1)
         if cores() > 1:
-            taken = self._best(self._sample, threads=cores(), **alone)
-            yield from self._runs(taken, self._sample, 1, SINGLE, 1, cores())
+            taken = self._best(self._sample, threads=cores(), **{**alone, "epochs": epochs})
+            yield from self._runs(taken, self._sample, epochs, SINGLE, 1, cores())
         if self._shares:
             yield from self._other_batches(part, alone)
         if self._spread != SINGLE:
             yield from self._crew()
+        if self._way.counts and not self._way.sends_weights:
             self._count_bytes()
 
     def _size(self, alone: dict[str, Any]) -> int:
@@ -163,13 +167,13 @@ class _Prober:
         both = [self._train(rows, **settings) for _ in range(2)]
         return min(both, key=lambda taken: taken.seconds)
 
-    def _note_before(self, part: int, small: _Taken, large: _Taken) -> None:
+    def _note_before(self, part: int, small: _Taken, large: _Taken, epochs: int) -> None:
         """What comes before learning, in passes over the rows: the more rows there are, the longer it is."""
         apart = self._sample - part
         outside = [taken.seconds - taken.learning - taken.validating for taken in (small, large)]
         load_row = max(outside[1] - outside[0], 0.0) / apart if apart else 0.0
-        self._before = load_row * self._sample / max(large.learning, 1e-6)
-        self._validation = large.validating
+        self._before = load_row * self._sample / max(large.learning / epochs, 1e-6)
+        self._validation = large.validating / epochs
 
     def _other_batches(self, rows: int, alone: dict[str, Any]) -> Iterator[Run]:
         """What a step takes whatever its rows are: four times as many rows in a step."""
@@ -190,10 +194,10 @@ class _Prober:
 
     def _crew(self) -> Iterator[Run]:
         """The spread itself, with few workers."""
-        spread = load(SPREADS, "spread", self._spread)
         workers = min(WORKERS, cores())
-        epochs = min(self.epochs, MOST_EPOCHS)
-        counted = {spread.counts: workers} if spread.counts else {}
+        # Where epochs are many turns, one is long enough.
+        epochs = 1 if self._way.sends_weights else min(self.epochs, MOST_EPOCHS)
+        counted = {self._way.counts: workers} if self._way.counts else {}
         settings = {**self._settings, **counted, "epochs": epochs}
         taken = self._train(self._sample, threads=1, spread=self._spread, **settings)
         self._sent = taken.sent
@@ -228,7 +232,8 @@ class _Prober:
         part, whole = counted[0], counted[-1]
         first = self._bytes[part, 1]
         grows = math.log(self._bytes[whole, 1] / first) / math.log(whole / part) if whole > part else 1.0
-        later = self._bytes.get((part, MOST_EPOCHS), 2 * first) - first
+        most = max(number for _, number in self._bytes)
+        later = (self._bytes[part, most] - first) / (most - 1) if most > 1 else first
         return float((first + later * (epochs - 1)) * (rows / part) ** grows)
 
     def work(self, rows: int, epochs: int, spread: str) -> Work:
@@ -253,11 +258,12 @@ class _Prober:
             every = replace(every, most_machines=max(int(rows * self._amount_of_row) // enough, 1))
         exchanges = epochs * rows / every.batch
         every = replace(every, exchange_bytes=self._bytes_of(rows, epochs) / exchanges)
-        if spread == "server":
-            return replace(every, waits=False, stretch=1 if self._shares else MOST_STRETCH)
-        if spread == "average":
+        if spread == SINGLE:
+            return every
+        if self._way.sends_weights:
             return self._averaged(every)
-        return every
+        stretch = 1.0 if self._shares or self._way.waits else MOST_STRETCH
+        return replace(every, waits=self._way.waits, stretch=stretch)
 
     def _averaged(self, work: Work) -> Work:
         """Whole weights travel, a few times: to every machine and back, of which the probe saw the sum."""

@@ -70,6 +70,7 @@ class Average(Spread):
     decides = frozenset({"partitions", "rounds"})
     counts = "partitions"
     threaded = False
+    sends_weights = True
     leaving_seconds = 2.0  # of which Spark takes most
     adds_up_bytes = True
 

@@ -22,6 +22,8 @@ class Spread(ABC):
     counts: ClassVar[str | None] = None  # the setting that says how many workers there are
     threaded: ClassVar[bool] = True  # a worker may have several threads
     leaving_seconds: ClassVar[float] = 0.6  # from when a checkpoint is kept until all have ended
+    waits: ClassVar[bool] = True  # for the slowest worker in every exchange
+    sends_weights: ClassVar[bool] = False  # all of them, to one machine and back; else what was moved
     adds_up_bytes: ClassVar[bool] = False  # its traffic is that of all workers, not of one
     Streaming: ClassVar[type[StreamCrew] | None] = None  # who learns from streams; None: it cannot
 

@@ -57,6 +57,7 @@ class Server(Spread):
     summary = "asynchronous workers and a sharded parameter server, on Ray"
     counts = "workers"
     leaving_seconds = 3.0  # of which Ray takes most
+    waits = False
     adds_up_bytes = True
     Streaming = StreamWorkers
 
