@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-container bench-start bench-stream bench-stream-sources bench-server bench-serve bench-serve-fuzz bench-predict-files bench-s3-kills bench-storage kernels reference clean
+.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-container bench-start bench-stream bench-stream-sources bench-server bench-serve bench-serve-fuzz bench-predict-files bench-s3-kills bench-storage bench-plan kernels reference clean
 
 # Prepare real reviews, train on them, judge the model and use it.
 demo: $(VENV)/.demo
@@ -133,6 +133,11 @@ bench-s3-kills: $(VENV)/.test
 bench-storage: $(VENV)/.test
 	tools/system_packages.sh fusermount3:fuse3
 	$(BIN)/python bench/storage.py
+
+# What plan predicts beside what is measured, also over a slow link. Needs root.
+bench-plan: $(VENV)/.test
+	tools/system_packages.sh ip:iproute2
+	PYTHONPATH=. $(BIN)/python bench/plan.py --data $(DATA)
 
 # What starting costs: a wheel is built, and installed in a new environment.
 bench-start: $(VENV)/.test

@@ -38,7 +38,7 @@ from server_links import over
 SLOW = "100 Mbit/s"
 SLOW_GBPS = 0.1
 MODELS: dict[str, tuple[int, dict[str, Any]]] = {  # rows, and settings
-    "fasttext": (200_000, {"epochs": 10}),
+    "fasttext": (200_000, {"epochs": 4}),
     "lstm": (20_000, {"epochs": 1, "max_length": 100}),
 }
 SPREADS = {
@@ -181,7 +181,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--spreads", nargs="+", default=list(SPREADS), choices=list(SPREADS))
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--no-links", action="store_true")
+    parser.add_argument("--link-repeats", type=int, default=1, help="0: no links")
     given = parser.parse_args()
     cases, probes = Cases(), {}
     with tempfile.TemporaryDirectory() as name:
@@ -201,11 +201,12 @@ def main() -> None:
                         run_here(data[model], model, spread, count, settings) for _ in range(given.repeats)
                     ]
                     cases.note(f"{model}, {spread}, {count}", predicted, taken)
-        if not given.no_links:
+        if given.link_repeats:
             _links(given, home, data, probes, cases)
     probing = {f"{m}, {s}": round(made.seconds, 1) for (m, s), (made, _) in probes.items()}
     print(json.dumps(cases.summary()))
-    save("plan", {"repeats": given.repeats, **cases.summary(), "probes": probing, "runs": cases.found})
+    facts = {"repeats": given.repeats, "link_repeats": given.link_repeats, **cases.summary()}
+    save("plan", {**facts, "probes": probing, "runs": cases.found})
 
 
 def _links(
@@ -223,7 +224,7 @@ def _links(
                 work = replace(made.work, loop_only=True)
                 predicted = calibration.predict(work, [apart()])[0]
                 taken = []
-                for _ in range(given.repeats):
+                for _ in range(given.link_repeats):
                     number += 1
                     if spread == "allreduce":
                         taken.append(crew_apart(data[model], home, model, number, settings))

@@ -750,6 +750,22 @@ def storage() -> Rows:
     ]
 
 
+def plans() -> Rows:
+    return [
+        ("run", "predicted", "range", "measured", "off"),
+        *(
+            (
+                one["case"],
+                f"{one['predicted']} s",
+                f"{one['from']} to {one['to']} s",
+                f"{one['measured']} s",
+                f"{one['off']:+.0%}",
+            )
+            for one in record("plan")["runs"]
+        ),
+    ]
+
+
 TABLES: dict[str, Callable[[], Rows]] = {
     make.__name__: make
     for make in (
@@ -757,6 +773,7 @@ TABLES: dict[str, Callable[[], Rows]] = {
         crews, crews_of_words, crew_speed, crew_work, links, kills, hosts, server_speed, server_slow,
         server_kills, server_emulated, server_links, stream, stream_memory, stream_brokers, stream_kills,
         serve, serve_overload, serve_fuzz, prepare, spark, rows, memory, predict_files, s3_kills, storage,
+        plans,
     )
 }  # fmt: skip
 

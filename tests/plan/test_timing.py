@@ -13,7 +13,7 @@ from manyhands.plan.costs import PRIORS, Prior
 from manyhands.plan.fleet import fleet_of
 from manyhands.plan.simulate import mean_of_slowest, without_waiting
 from manyhands.plan.timing import time_parts
-from manyhands.plan.work import Pattern, Work
+from manyhands.plan.work import Pattern, Storage, Work
 from tests.plan.machines import CATALOGUE, SMALL, instance
 
 EXACT = {name: prior.middle for name, prior in PRIORS.items()} | {
@@ -54,6 +54,12 @@ def test_a_ring_by_hand():
 def test_a_star_by_hand():
     found = parts("3x small", replace(WORK, pattern=Pattern.STAR, shared=True))
     assert found["exchange"] == pytest.approx(200 * 4 * 0.25)
+
+
+def test_a_file_server_is_shared_and_an_object_store_is_not():
+    stored = {way: replace(WORK, storage=way, data_bytes=300e6) for way in Storage}
+    load = {way: [parts(f"{n}x small", work)["load"] for n in (1, 4)] for way, work in stored.items()}
+    assert load == {Storage.LOCAL: [0, 0], Storage.S3: [2, 0.5], Storage.NFS: [2, 2]}
 
 
 def test_workers_of_a_machine_share_its_processors():

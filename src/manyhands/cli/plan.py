@@ -1,7 +1,7 @@
 """``manyhands plan``: what a training would take and cost on machines that can be rented."""
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -61,6 +61,10 @@ def plan(
             help="Machines and prices: aws, seeds-2019, a CSV file of yours, or SkyPilot's vms.csv."
         ),
     ] = "aws",
+    storage: Annotated[
+        Literal["local", "s3", "nfs"],
+        typer.Option(help="Where the machines find the rows: on their disks, in S3, or on a file server."),
+    ] = "local",
     target_hours: Annotated[
         float | None, typer.Option(help="Show the cheapest cluster that takes no longer.")
     ] = None,
@@ -96,6 +100,7 @@ def plan(
     """
     from manyhands.plan.plan import plan as run
     from manyhands.plan.plan import plan_from_runs
+    from manyhands.plan.work import Storage
 
     shared: dict[str, Any] = {"catalogue": catalogue, "machines": max_machines, "retired": retired}
     if runs is not None:
@@ -106,7 +111,10 @@ def plan(
         raise UsageError("there is nothing to plan; give a prepared dataset, or a table with --runs")
     else:
         with watch() as progress:
-            made = run(data, model=model, spread=spread, progress=progress, **shared, **settings)
+            where = Storage[storage.upper()]
+            made = run(
+                data, model=model, spread=spread, storage=where, progress=progress, **shared, **settings
+            )
     if spot or traces is not None:
         _show_spot(made, traces, hours_between, as_json=as_json)
     elif as_json:

@@ -1,8 +1,9 @@
 """``plan``: what a training would take and cost on machines that can be rented, before any is paid for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from manyhands.data.dataset import open_dataset
 from manyhands.models.recurrent.settings import LstmSettings
 from manyhands.plan.calibrate import Calibration, Run
 from manyhands.plan.catalogue import Catalogue, open_catalogue
@@ -12,7 +13,7 @@ from manyhands.plan.costs import CPU, Prior
 from manyhands.plan.devices import Recurrence, device_named
 from manyhands.plan.probe import THIS_MACHINE, Probe, probe
 from manyhands.plan.runs import PRIORS, read_runs
-from manyhands.plan.work import Parts, Work
+from manyhands.plan.work import Parts, Storage, Work
 from manyhands.records import Progress
 
 MOST_MACHINES = 16
@@ -52,20 +53,22 @@ def plan(
     catalogue: str = "aws",
     machines: int = MOST_MACHINES,
     retired: bool = False,
+    storage: Storage = Storage.LOCAL,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Plan:
     """Probe this machine with a few short trainings, and predict the training on all machines of a catalogue.
 
     ``settings`` are those of ``train``. ``machines`` is how many of a kind a cluster may have, ``retired``
-    includes kinds that are no longer offered.
+    includes kinds that are no longer offered, ``storage`` is where the machines will find the rows.
     """
     opened = open_catalogue(catalogue)
     probed = probe(data, model=model, spread=spread, progress=progress, **settings)
+    work = replace(probed.work, storage=storage, data_bytes=_bytes(data))
     calibration = Calibration(probed.runs, PROBED | _device_priors(probed, opened))
     ways = {False, True} if isinstance(probed.settings, LstmSettings) else {False}
-    options = _options(calibration, probed.work, opened, machines, ways, retired=retired)
-    return Plan(options, opened, calibration, probed.work, probed.runs, probed.seconds)
+    options = _options(calibration, work, opened, machines, ways, retired=retired)
+    return Plan(options, opened, calibration, work, probed.runs, probed.seconds)
 
 
 def plan_from_runs(
@@ -86,6 +89,11 @@ def plan_from_runs(
     ways = {group.device != CPU for group in groups}
     options = _options(calibration, runs[0].work, known, machines, ways, retired=True)
     return Plan(options, opened, calibration, runs[0].work, runs)
+
+
+def _bytes(data: str) -> float:
+    """Of the training rows, as they are stored."""
+    return float(sum(part.bytes for part in open_dataset(data).manifest.parts if part.split == "train"))
 
 
 def _options(

@@ -25,7 +25,7 @@ from manyhands.plan.work import Pattern, Work
 from manyhands.records import Progress, Silent
 from manyhands.run.train import train
 from manyhands.settings import ModelSettings
-from manyhands.spread.average import default_rounds
+from manyhands.spread.average import MOST_ROUNDS, PARTITION_ROUNDS
 from manyhands.spread.emulated import emulate
 from manyhands.spread.merge import ENOUGH
 from manyhands.spread.server.pace import MOST_STRETCH
@@ -267,11 +267,12 @@ class _Prober:
 
     def _averaged(self, work: Work) -> Work:
         """Whole weights travel, a few times: to every machine and back, of which the probe saw the sum."""
-        rounds = default_rounds(self._job, self._splits.train, WORKERS)
+        often: dict[str, Any] = {"turns_of_worker": PARTITION_ROUNDS, "most_turns": MOST_ROUNDS}
         grown = (work.rows / self._sample) ** WORDS_GROW
         return replace(
             work,
-            batch=work.rows * self.epochs / rounds,
+            batch=work.rows,
+            **({} if self._shares else often),
             exchange_bytes=self._sent / 2 * grown,
             pattern=Pattern.STAR,
             balanced=False,

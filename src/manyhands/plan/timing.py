@@ -11,14 +11,14 @@ from scipy.special import ndtri
 from manyhands.plan.costs import Costs
 from manyhands.plan.fleet import Fleet, Floats
 from manyhands.plan.simulate import mean_of_slowest, without_waiting
-from manyhands.plan.work import Parts, Pattern, Work
+from manyhands.plan.work import Parts, Pattern, Storage, Work
 
 
 def time_parts(work: Work, fleet: Fleet, costs: Costs, reference: float) -> Parts:
     """Seconds of a training on each cluster. ``reference`` is the batch that ``row`` costs are for."""
     count = _learning(work, fleet)
     crew = (count * fleet.workers).sum(axis=1)
-    rows = work.batch * (np.ones_like(crew) if work.shared else crew)  # that all learn in a turn
+    rows = _rows_of_turn(work, crew)
     turns = np.maximum(work.rows * work.epochs / rows, 1)
     step = _steps(work, fleet, costs, reference, rows, count)
     exchange = _exchange(work, fleet, costs, crew, count)
@@ -37,11 +37,19 @@ def time_parts(work: Work, fleet: Fleet, costs: Costs, reference: float) -> Part
     epoch = work.rows * compute / rows  # of everyone's compute
     return Parts(
         start=outside * (costs["start"] + work.engine * costs["engine"]) * np.ones_like(crew),
-        load=outside * work.passes_before * epoch,
+        load=outside * (work.passes_before * epoch + _fetch(work, fleet, costs)),
         compute=turns * compute + outside * work.epochs * _validation(work, fleet, costs),
         wait=turns * wait,
         exchange=turns * exchange,
     )
+
+
+def _rows_of_turn(work: Work, crew: Floats) -> Floats:
+    """What all workers learn together between two exchanges."""
+    if work.turns_of_worker:
+        turns = np.minimum(work.turns_of_worker * crew, work.most_turns)
+        return work.rows / np.where(crew > 1, turns, 1)
+    return work.batch * (np.ones_like(crew) if work.shared else crew)
 
 
 def _learning(work: Work, fleet: Fleet) -> Floats:
@@ -77,7 +85,17 @@ def _exchange(work: Work, fleet: Fleet, costs: Costs, crew: Floats, count: Float
         sent, messages = 2 * (speakers - 1), 2 * np.minimum(speakers - 1, 1)
     between = sent * work.exchange_bytes / link + messages * costs["latency"]
     inside = 0.0 if work.in_memory else 2 * (beside - 1) * work.exchange_bytes / costs["bus"]
-    return np.where(machines > 1, between, 0) + inside + np.where(crew > 1, costs["turn"], 0)
+    # A star has a master, who does his part for a single worker, too.
+    alone = (crew <= 1) & (work.pattern is not Pattern.STAR)
+    return np.where(machines > 1, between, 0) + inside + np.where(alone, 0, costs["turn"])
+
+
+def _fetch(work: Work, fleet: Fleet, costs: Costs) -> Floats:
+    """Seconds until every machine has read its share from where it is stored."""
+    machines = fleet.count.sum(axis=1)
+    readers = {Storage.LOCAL: 0.0, Storage.S3: 1 / machines, Storage.NFS: np.ones_like(machines)}
+    seconds: Floats = readers[work.storage] * work.data_bytes / costs["store"] * np.ones_like(machines)
+    return seconds
 
 
 def _validation(work: Work, fleet: Fleet, costs: Costs) -> Floats:

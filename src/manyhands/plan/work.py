@@ -9,6 +9,14 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 
+class Storage(Enum):
+    """Where machines read the rows from before they begin."""
+
+    LOCAL = "their own disks, where the rows are already"
+    S3 = "an object store, which gives every machine as much as any other"
+    NFS = "one file server, which they share"
+
+
 class Pattern(Enum):
     """Who speaks with whom when workers exchange what they have learnt."""
 
@@ -28,12 +36,16 @@ class Work:
     batch: float
     exchange_bytes: float  # what a worker has to say in an exchange
     shared: bool = False
+    turns_of_worker: float = 0  # an epoch has so many turns for each worker, whatever the batch; one if alone
+    most_turns: float = 1  # of such an epoch
     pattern: Pattern = Pattern.RING
     waits: bool = True  # for the slowest in every exchange; a server that is asynchronous does not
     balanced: bool = False  # rows are given by speed
     recurrent: bool = False  # of a step on a GPU, most is the start of many small kernels
     in_memory: bool = False  # workers of a machine learn in the same memory, and one speaks for all
     passes_before: float = 0  # reading and counting the rows takes as long as learning them so many times
+    storage: Storage = Storage.LOCAL
+    data_bytes: float = 0  # that are read from there; each machine reads its share
     validation: float = 0  # seconds of one thread, after every epoch
     engine: bool = False  # processes have to be started on other machines, or by another program
     stretch: float = 1  # where exchanges take longer than learning, they come up to so many times as seldom
