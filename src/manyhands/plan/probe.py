@@ -28,7 +28,6 @@ from manyhands.settings import ModelSettings
 from manyhands.spread.average import MOST_ROUNDS, PARTITION_ROUNDS
 from manyhands.spread.emulated import emulate
 from manyhands.spread.merge import ENOUGH
-from manyhands.spread.server.pace import MOST_STRETCH
 from manyhands.spread.spread import Spread
 from manyhands.training.job import Call, job_for
 from manyhands.training.splits import Splits, open_splits
@@ -64,6 +63,8 @@ class _Taken:
     learning: float
     validating: float
     sent: float  # bytes, of a turn
+    later_laps: float  # of all epochs or rounds, the share behind the first
+    later_learning: float  # seconds of those
 
 
 def this_machine() -> Instance:
@@ -193,15 +194,22 @@ class _Prober:
         return 1.0 if self._kind.learns == "labels" else self.words
 
     def _crew(self) -> Iterator[Run]:
-        """The spread itself, with few workers."""
+        """The spread itself, with few workers. The first turns start processes: the others are looked at."""
         workers = min(WORKERS, cores())
-        # Where epochs are many turns, one is long enough.
-        epochs = 1 if self._way.sends_weights else min(self.epochs, MOST_EPOCHS)
+        epochs = 1 if self._often else MOST_EPOCHS
         counted = {self._way.counts: workers} if self._way.counts else {}
         settings = {**self._settings, **counted, "epochs": epochs}
         taken = self._train(self._sample, threads=1, spread=self._spread, **settings)
         self._sent = taken.sent
-        yield from self._runs(taken, self._sample, epochs, self._spread, workers, 1)
+        work, here = self.work(self._sample, epochs, self._spread), _here(workers, 1)
+        yield Run(work, here, taken.seconds)
+        later = replace(work, epochs=epochs * taken.later_laps, loop_only=True)
+        yield Run(later, here, max(taken.later_learning, 1e-3))
+
+    @property
+    def _often(self) -> bool:
+        """Whether an epoch is several turns, of whole weights."""
+        return self._way.sends_weights and not self._shares
 
     def _runs(
         self, taken: _Taken, rows: int, epochs: int, spread: str, workers: int, threads: int
@@ -262,8 +270,7 @@ class _Prober:
             return every
         if self._way.sends_weights:
             return self._averaged(every)
-        stretch = 1.0 if self._shares or self._way.waits else MOST_STRETCH
-        return replace(every, waits=self._way.waits, stretch=stretch)
+        return replace(every, waits=self._way.waits)
 
     def _averaged(self, work: Work) -> Work:
         """Whole weights travel, a few times: to every machine and back, of which the probe saw the sum."""
@@ -272,6 +279,7 @@ class _Prober:
         return replace(
             work,
             batch=work.rows,
+            remakes=not self._shares,
             **({} if self._shares else often),
             exchange_bytes=self._sent / 2 * grown,
             pattern=Pattern.STAR,
@@ -299,7 +307,11 @@ class _Prober:
         validating = sum(sum(lap["seconds"].get("validate", [])) for lap in laps)
         turns = sum(lap["rounds"] for lap in laps)
         sent = record["traffic"]["bytes"] / max(turns, 1)
-        return _Taken(seconds, record["learning_seconds"], validating, sent)
+        learning = record["learning_seconds"]
+        first, behind = laps[0]["learning_seconds"], 1 - 1 / len(laps)
+        if first >= learning:  # one lap, or a server that ends all of them together
+            first, behind = 0.0, 1.0
+        return _Taken(seconds, learning, validating, sent, behind, learning - first)
 
 
 def _here(workers: int, threads: int) -> Cluster:

@@ -31,10 +31,10 @@ def time_parts(work: Work, fleet: Fleet, costs: Costs, reference: float) -> Part
         else:  # the fast take more turns than the slow
             every = without_waiting(steps, costs["jitter"], float(exchange[index]))
             compute[index] = every - exchange[index]
-    if work.stretch > 1:
-        exchange = np.maximum(exchange / work.stretch, np.minimum(exchange, compute))
-    outside = 0 if work.loop_only else 1
     epoch = work.rows * compute / rows  # of everyone's compute
+    if work.remakes:
+        compute = compute * (1 + work.passes_before)
+    outside = 0 if work.loop_only else 1
     return Parts(
         start=outside * (costs["start"] + work.engine * costs["engine"]) * np.ones_like(crew),
         load=outside * (work.passes_before * epoch + _fetch(work, fleet, costs)),

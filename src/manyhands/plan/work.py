@@ -43,12 +43,12 @@ class Work:
     balanced: bool = False  # rows are given by speed
     recurrent: bool = False  # of a step on a GPU, most is the start of many small kernels
     in_memory: bool = False  # workers of a machine learn in the same memory, and one speaks for all
+    remakes: bool = False  # what comes before learning is done again in every turn, for its rows
     passes_before: float = 0  # reading and counting the rows takes as long as learning them so many times
     storage: Storage = Storage.LOCAL
     data_bytes: float = 0  # that are read from there; each machine reads its share
     validation: float = 0  # seconds of one thread, after every epoch
     engine: bool = False  # processes have to be started on other machines, or by another program
-    stretch: float = 1  # where exchanges take longer than learning, they come up to so many times as seldom
     loop_only: bool = False  # seconds are those of the training loop, without what comes before and after
     most_machines: int = 1 << 30  # more of them would not learn: the rows are too few
 
