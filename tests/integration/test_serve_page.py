@@ -53,6 +53,7 @@ def opened(browser: Any, request: pytest.FixtureRequest) -> Iterator[Callable[..
         tab.on("pageerror", lambda error: complaints.append(str(error)))
         home.append(f"http://127.0.0.1:{service.port}/")
         tab.goto(home[-1])
+        tab.wait_for_function("document.title != 'manyhands'")  # the page has asked what it serves
         return tab
 
     yield go
