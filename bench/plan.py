@@ -25,11 +25,13 @@ from hosts import HOSTS, PORT, link_hosts, shaped, unlink_hosts
 from links import LINKS
 from manyhands.data.prepare.prepare import prepare
 from manyhands.machine import cores
-from manyhands.plan.calibrate import Calibration
+from manyhands.plan.calibrate import Calibration, Run
+from manyhands.plan.choose import frontier, options_of
 from manyhands.plan.cluster import Cluster, Group
 from manyhands.plan.costs import CPU
 from manyhands.plan.plan import PROBED
 from manyhands.plan.probe import Probe, probe, this_machine
+from manyhands.plan.work import Work
 from manyhands.run.train import train
 from measure import save
 from server_links import cluster as ray_cluster
@@ -143,6 +145,18 @@ def start_on(host: str, command: list[str], log: Path) -> "subprocess.Popen[byte
         return subprocess.Popen(["ip", "netns", "exec", host, *command], stdout=file, stderr=file)
 
 
+def catalogue_seconds() -> float:
+    """Seconds to predict 64 sizes of 1,000 kinds of machines, and to find the frontier."""
+    work = Work(rows=1e6, epochs=5, batch=1000, exchange_bytes=1e6)
+    kinds = [
+        replace(this_machine(), name=f"kind {n}", price=0.1 + n / 1000, vcpus=2 + n % 64) for n in range(1000)
+    ]
+    known = Calibration([Run(work, here(1, 1), 5000.0)], PROBED)
+    began = time.monotonic()
+    frontier(options_of(known, work, kinds, range(1, 65), on_devices=False))
+    return time.monotonic() - began
+
+
 class Cases:
     """What was predicted, and what was then measured."""
 
@@ -183,7 +197,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--link-repeats", type=int, default=1, help="0: no links")
     given = parser.parse_args()
-    cases, probes = Cases(), {}
+    cases, probes, catalogue = Cases(), {}, round(catalogue_seconds(), 2)
+    print(f"a catalogue of 1,000 kinds and 64 sizes: {catalogue} s", flush=True)
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         data = datasets(given.data, home)
@@ -206,7 +221,7 @@ def main() -> None:
     probing = {f"{m}, {s}": round(made.seconds, 1) for (m, s), (made, _) in probes.items()}
     print(json.dumps(cases.summary()))
     facts = {"repeats": given.repeats, "link_repeats": given.link_repeats, **cases.summary()}
-    save("plan", {**facts, "probes": probing, "runs": cases.found})
+    save("plan", {**facts, "catalogue_seconds": catalogue, "probes": probing, "runs": cases.found})
 
 
 def _links(

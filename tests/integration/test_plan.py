@@ -47,6 +47,13 @@ def test_a_table_of_runs(manyhands):
     assert sum(float(share.rstrip("%")) for share in shares.values()) == pytest.approx(100, abs=0.5)
 
 
+def test_what_is_explained_computes_where_it_was_measured(manyhands):
+    """The runs of this table are on GPUs, and not recurrent."""
+    table = ["--runs", TABLES / "embedding.csv", "--catalogue", TABLES / "machines.csv"]
+    said = manyhands("plan", *table, "--explain", "gtx970").out.splitlines()[0]
+    assert 20 < float(said.split(": ")[1].split(" s")[0]) < 40, said
+
+
 def test_spot_machines(manyhands, tmp_path):
     head = "instance,price_per_hour,spot_price_per_hour,currency,date,vcpus,memory_gib,device,devices\n"
     machine = "{},1.2,{},USD,2026-01-01,4,16,M60,1\n"

@@ -8,6 +8,7 @@ import pytest
 
 from manyhands.plan.calibrate import Calibration, Prediction, Run
 from manyhands.plan.catalogue import open_catalogue
+from manyhands.plan.devices import Recurrence, device_named
 from manyhands.plan.runs import calibrate, leave_one_out, read_runs
 
 TABLES = Path(__file__).parent / "tables"
@@ -86,6 +87,23 @@ def test_partitions_of_a_busy_machine():
     predicted = predict(calibrate(runs[:1]), runs[1:])
     assert np.abs(errors(predicted, runs[1:])).max() <= 0.3
     assert order([p.seconds for p in predicted]) == order([run.seconds for run in runs[1:]])
+
+
+@pytest.mark.parametrize("device", ["K80", "M60"])
+def test_what_is_known_of_devices_is_what_the_table_tells(amazon, device):
+    """An LSTM of two layers of 32 over 100 words of 100 numbers, in batches of 128."""
+    costs = calibrate(amazon).costs
+    known = device_named(device).priors(device, Recurrence.of(100, 100, (32, 32)), 128)
+    assert known[f"row:{device}"].middle == pytest.approx(costs[f"row:{device}"], rel=0.05)
+    assert known[f"fixed:{device}"].middle == pytest.approx(costs[f"fixed:{device}"], rel=0.15)
+
+
+def test_an_empty_cell_is_what_is_usual(tmp_path):
+    """Workers wait for each other unless a table says that they do not."""
+    table = tmp_path / "runs.csv"
+    table.write_text("cluster,seconds,waits,batch\np2.xlarge,5,,\np2.xlarge,5,no,7\n")
+    usual, said = (run.work for run in read_runs(str(table), open_catalogue("seeds-2019")))
+    assert (usual.waits, said.waits, said.batch) == (True, False, 7)
 
 
 def test_a_range_is_wider_where_less_is_known(amazon):

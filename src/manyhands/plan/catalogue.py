@@ -135,10 +135,10 @@ def _read(name: str) -> tuple[bytes, str]:
         filesystem, path = url_to_fs(name)
         text: bytes = filesystem.cat_file(path)
         try:
-            changed = filesystem.modified(path).timestamp()
-        except NotImplementedError:  # a store that keeps no times
-            changed = time.time()
-    return text, time.strftime("%Y-%m-%d", time.gmtime(changed))
+            day = time.strftime("%Y-%m-%d", time.gmtime(filesystem.modified(path).timestamp()))
+        except NotImplementedError:  # what fsspec says of a store that keeps no times
+            day = "an unknown day"  # today's date would promise prices that nobody has looked at
+    return text, day
 
 
 def _table(place: str, text: bytes) -> pa.Table:

@@ -30,6 +30,7 @@ class Plan:
     calibration: Calibration
     work: Work
     runs: list[Run]
+    on_devices: bool  # clusters that people name compute on their GPUs, where they have any
     probe_seconds: float = 0.0
 
     def option(self, text: str) -> Option:
@@ -38,7 +39,7 @@ class Plan:
         return Option(cluster, self.calibration.predict(self.work, [cluster])[0])
 
     def cluster(self, text: str) -> Cluster:
-        return parse_cluster(text, self.catalogue, on_devices=self.work.recurrent)
+        return parse_cluster(text, self.catalogue, on_devices=self.on_devices)
 
     def explain(self, cluster: Cluster) -> Parts:
         """Where its seconds would go."""
@@ -68,7 +69,7 @@ def plan(
     calibration = Calibration(probed.runs, PROBED | _device_priors(probed, opened))
     ways = {False, True} if isinstance(probed.settings, LstmSettings) else {False}
     options = _options(calibration, work, opened, machines, ways, retired=retired)
-    return Plan(options, opened, calibration, work, probed.runs, probed.seconds)
+    return Plan(options, opened, calibration, work, probed.runs, True in ways, probed.seconds)
 
 
 def plan_from_runs(
@@ -88,7 +89,7 @@ def plan_from_runs(
     known = Catalogue(opened.name, [each for each in opened.instances if each.name in measured])
     ways = {group.device != CPU for group in groups}
     options = _options(calibration, runs[0].work, known, machines, ways, retired=True)
-    return Plan(options, opened, calibration, runs[0].work, runs)
+    return Plan(options, opened, calibration, runs[0].work, runs, True in ways)
 
 
 def _bytes(data: str) -> float:

@@ -19,11 +19,11 @@ from manyhands.storage.files import reading
 
 NUMBERS = ("rows", "epochs", "batch", "exchange_bytes")
 CHOICES = ("shared", "waits", "balanced", "recurrent", "in_memory")
-YES = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False, "": False}
+YES = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 PATTERNS = {"ring": Pattern.RING, "star": Pattern.STAR}
 # Tables tell of training, mostly without the start of its processes, and of rows that were there already.
 PRIORS = {"start": Prior(0.05, 2.0)}
-# What is taken to be trained where a table does not say, and how far its links may then be off.
+# What is taken to be trained where a table does not say.
 USUAL = {"rows": 1e6, "epochs": 1.0, "batch": 100.0, "exchange_bytes": 4e6}
 
 
@@ -51,7 +51,10 @@ def read_runs(path: str, catalogue: Catalogue, **usual: Any) -> list[Run]:
 
 
 def _run(row: dict[str, Any], catalogue: Catalogue, usual: dict[str, Any], where: str) -> Run:
-    row = {name: "" if value is None else value for name, value in row.items()}
+    row = {name: value for name, value in row.items() if value not in (None, "")}
+    for name in ("cluster", "seconds"):
+        if name not in row:
+            raise InputError(f"{where} has no {name}")
     facts: dict[str, Any] = {}
     for name in ("seconds", *NUMBERS):
         if name in row:
