@@ -57,8 +57,8 @@ class Model(Protocol):
         ...
 
 
-class Classifier(Model, Protocol):
-    """``CLASSIFY``."""
+class Scorer(Protocol):
+    """What gives rows the probabilities of labels."""
 
     @property
     def labels(self) -> list[str]: ...
@@ -84,6 +84,10 @@ class Classifier(Model, Protocol):
     def score_texts(self, normal: Ragged) -> Scores:
         """The same for normalised texts, by the shortest way: in one thread, and nothing is kept of them."""
         ...
+
+
+class Classifier(Model, Scorer, Protocol):
+    """``CLASSIFY``."""
 
 
 class Embedder(Model, Protocol):

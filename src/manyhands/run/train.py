@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -26,6 +26,7 @@ from manyhands.text.corpus import word_counts
 from manyhands.text.vocabulary import Vocabulary, merge_vocabularies, vocabulary_from_counts
 from manyhands.training.checkpoint import StoredCheckpoint, alone_in, checkpoint_folder, checkpoint_store
 from manyhands.training.job import Call, Job, Role, job_for
+from manyhands.training.objective import objective_of
 from manyhands.training.splits import Splits, open_splits
 from manyhands.training.trackers import open_tracker
 
@@ -122,6 +123,9 @@ def _learn_and_write(
             return None
         with open_tracker(call.track, checkpoints, folder) as tracker:
             outcome = spread.run(job, splits.train, splits.valid, progress, tracker)
+        if splits.valid is not None:
+            calibrated = objective_of(job.model).calibrated(job, outcome.model, splits.valid)
+            outcome = replace(outcome, calibrated=calibrated)
         record = record_of(job, splits, outcome, time.monotonic() - began)
         record["compiled"] = compiled.is_set()
         here = None if "://" in call.out else Path(call.out)

@@ -96,6 +96,11 @@ class LabelledRows:
             return self
         return replace(self.take(np.arange(rows)), known_as=self.known_as and f"{self.known_as}-{rows}")
 
+    @property
+    def unequal_weights(self) -> Weights | None:
+        """How much each row counts; None if all count alike."""
+        return None if len(self) == 0 or (self.weights == self.weights[0]).all() else self.weights
+
     def __len__(self) -> int:
         return len(self.corpus)
 

@@ -15,6 +15,7 @@ from pydantic_core import to_jsonable_python
 from manyhands.bundle.bundle import VERSION, Bundle, BundleConfig
 from manyhands.catalog import LEARNERS, SPREADS, load
 from manyhands.errors import UsageError
+from manyhands.evaluation.calibration import Calibrated
 from manyhands.models.model import Model
 from manyhands.records import Resources, Traffic
 from manyhands.settings import (
@@ -81,7 +82,7 @@ class Job:
 
     def identity(self, examples: LabelledRows, valid: LabelledRows | None) -> dict[str, Any]:
         """All that decides what comes out: a checkpoint fits this and nothing else."""
-        training = self.training.model_dump(exclude={"checkpoint_seconds", "price", "budget"})
+        training = self.training.model_dump(exclude={"checkpoint_seconds", "price", "budget", "calibrate"})
         decides = load(SPREADS, "spread", self.spread).decides
         return {
             "version": VERSION,
@@ -114,6 +115,7 @@ class Outcome:
     spread: str
     workers: int
     account: Account
+    calibrated: Calibrated | None = None  # how held-out rows set the probabilities right
 
     @property
     def facts(self) -> dict[str, Any]:

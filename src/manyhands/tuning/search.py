@@ -12,12 +12,13 @@ from manyhands.catalog import LEARNERS, load
 from manyhands.data.dataset import Dataset, is_dataset, open_dataset
 from manyhands.data.labelled_rows import rows_of_split
 from manyhands.errors import InputError, UsageError
+from manyhands.evaluation.evaluate import judge
 from manyhands.records import Progress, Resources, Silent
 from manyhands.run.record import config_of
 from manyhands.settings import Search
 from manyhands.spread.single import Single
 from manyhands.training.job import Job, Outcome, job_for
-from manyhands.training.objective import JUDGED_BY, Tested, check_weights, objective_of
+from manyhands.training.objective import Tested, check_weights, measured, objective_of
 from manyhands.training.splits import Splits
 from manyhands.tuning.study import Study, Trial
 
@@ -49,7 +50,7 @@ class Tuning:
         self._train, self._valid = (rows_of_split(self.dataset, split) for split in ("train", "valid"))
         self._train.check_trainable()
         check_weights(self._train)
-        self.measure = JUDGED_BY[self._train.labels.multi_label]
+        self.measure = objective_of(model).judged_by(job, self._train)
 
     @property
     def valid_rows(self) -> int:
@@ -104,7 +105,8 @@ class Tuning:
         manifest = self.dataset.manifest
         splits = Splits(self._train, self._valid, None, manifest.settings.text, manifest.labels.scheme, None)
         small = quantize(Bundle(config_of(job, splits, outcome), outcome.model), self.size_bytes)
-        return float(self.judged(small, "valid").scores[self.measure])
+        report = judge(small.classifier, self._valid, threads=self._resources.threads)
+        return measured(report, self.measure)
 
     def judged(self, bundle: Bundle, split: str) -> Tested:
         """The scores of a finished model, as a record tells them; {} without rows to judge by."""

@@ -25,6 +25,7 @@ from manyhands.records import Progress, Silent
 from manyhands.run.train import Trained, train
 from manyhands.storage.destination import destination
 from manyhands.storage.files import StrPath, cache_folder, cannot_write
+from manyhands.training.state import LESS_IS_BETTER
 from manyhands.tuning.search import Tuning
 from manyhands.tuning.study import Study, Trial, open_study
 
@@ -47,8 +48,13 @@ class Tuned:
     bundle: Bundle | None = None
 
     @property
-    def chance(self) -> float:
-        """Scores that differ by less may do so by chance: two standard errors of a share of so many rows."""
+    def chance(self) -> float | None:
+        """Scores that differ by less may do so by chance: two standard errors of a share of so many rows.
+
+        None of a log loss, which is no share.
+        """
+        if self.measure == LESS_IS_BETTER:
+            return None
         return 2 * math.sqrt(self.score * (1 - self.score) / self.valid_rows)
 
     def facts(self) -> dict[str, Any]:
@@ -60,7 +66,7 @@ class Tuned:
             "score": self.score,
             "default_score": self.default_score,
             "valid_rows": self.valid_rows,
-            "chance": round(self.chance, 4),
+            "chance": None if self.chance is None else round(self.chance, 4),
             "size_bytes": self.size_bytes,
             "seconds": round(self.seconds, 3),
             "trials": [asdict(trial) for trial in self.trials],
@@ -136,7 +142,7 @@ def _outcome(search: Tuning, study: Study, seconds: float) -> Tuned:
 def _study(search: Tuning, out: str | None, seed: int) -> Iterator[Study]:
     folder = _folder(search, out)
     try:
-        with open_study(folder, search.name, search.ranges, seed) as study:
+        with open_study(folder, search.name, search.ranges, seed, search.measure) as study:
             yield study
     except OSError as error:
         raise cannot_write(str(folder), error) from None
