@@ -1,9 +1,9 @@
 """Whether the probabilities of a default training can be believed, and whether intervals hold what they say.
 
-``python bench/calibration.py --data ../shared/data`` prepares each set from its training rows only (a tenth of them
-for validation), trains the default, and judges it by the test rows: the expected calibration error (15 bins of equal
-width) of the model's own probabilities and of the calibrated ones. Then it draws rows 2,000 times from predictions
-with a known truth, and counts how often each interval holds it. The record is ``bench/records/calibration.json``.
+Each set is prepared from its training rows only, a tenth of them for validation. The default is trained and
+judged by the test rows: the expected calibration error (15 bins of equal width) of the model's own
+probabilities and of the calibrated ones. Then rows are drawn 2,000 times from predictions with a known truth,
+to count how often each interval holds it.
 """
 
 import argparse

@@ -281,7 +281,8 @@ F1_OF = "f1:"
 
 def _measure(text: str) -> str:
     """A measure that epochs can be compared by; whether there is the label is known when rows are read."""
-    if text not in ("auto", *MEASURES) and not text.removeprefix(F1_OF) < text:
+    of_label = text.startswith(F1_OF) and text != F1_OF
+    if text not in ("auto", *MEASURES) and not of_label:
         raise ValueError(f"choose auto, {', '.join(MEASURES)} or {F1_OF} with the name of a label")
     return text
 

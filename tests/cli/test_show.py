@@ -26,8 +26,8 @@ def test_single(capsys: pytest.CaptureFixture[str]) -> None:
     scores = np.array([[0.75, 0.25], [0.25, 0.75], [0.25, 0.75], [0.25, 0.75]], np.float32)
     report = evaluate_single_label(scores, np.array([0, 0, 1, -1], np.int32), ["[b]good[/b]", "bad"])
     assert printed(capsys, report.facts()) == [
-        "4 rows: accuracy 0.5000 (0.1500 to 0.8500), macro F1 0.5833 (0.1864 to 0.8951), "
-        "micro F1 0.5000 (0.1136 to 0.8864), log loss 0.6539",
+        "4 rows: accuracy 0.5000 (0.1500 to 0.8500), macro F1 0.5833 (0.1928 to 0.8914), "
+        "micro F1 0.5000 (0.1500 to 0.8500), log loss 0.6539",
         "labels that the model does not know: in 1 rows; they count as wrong",
         "P@1 0.5000, R@1 0.5000",
         "label        precision  recall      F1     95 % of F1  rows",
@@ -46,8 +46,8 @@ def test_several(capsys: pytest.CaptureFixture[str]) -> None:
     )
     lines = printed(capsys, report.facts())
     assert lines[:3] == [
-        "2 rows: accuracy 0.5000 (0.0945 to 0.9055), macro F1 0.8889 (0.2788 to 0.9939), "
-        "micro F1 0.8571 (0.2990 to 0.9884), threshold 0.5",
+        "2 rows: accuracy 0.5000 (0.0945 to 0.9055), macro F1 0.8889 (0.5650 to 0.9801), "
+        "micro F1 0.8571 (0.5346 to 0.9691), threshold 0.5",
         "P@1 1.0000, R@1 0.5000",
         "P@2 0.7500, R@2 0.7500",
     ]

@@ -68,7 +68,7 @@ def test_what_is_right_already_stays():
     found = calibration_for(softmax(scores).astype(np.float32), single(truth, 3))
     losses = found.facts["log_loss"]
     assert losses["temperature"] == pytest.approx(losses["none"], abs=1e-3)
-    assert found.facts["method"] == min(losses, key=losses.get)
+    assert found.facts["method"] != "isotonic", "it would have to be better than by chance"
 
 
 def test_a_curve_where_no_temperature_will_do():
@@ -78,7 +78,9 @@ def test_a_curve_where_no_temperature_will_do():
     more, answers = drawn(6000, 3, seed=2)
     after = found.calibration.apply(bent(more))
     best = after.argmax(axis=1)
-    assert reliability(after.max(axis=1), best == answers)["ece"] < 0.02
+    assert reliability(after.max(axis=1), best == answers)["ece"] < 0.03
+    before = bent(more)
+    assert reliability(before.max(axis=1), best == answers)["ece"] > 0.06
     assert (best == bent(more).argmax(axis=1)).all()
 
 

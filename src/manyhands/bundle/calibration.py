@@ -163,7 +163,7 @@ def _soften_shares(scores: Scores, inverse: Doubles, out: Scores) -> None:
 def _soften_odds(scores: Scores, inverse: Doubles, same: bool, out: Scores) -> None:
     for row in range(len(scores)):
         for k in range(scores.shape[1]):
-            likely = np.float64(scores[row, k])
+            likely = min(np.float64(scores[row, k]), 1.0)  # single precision may end a hair above
             odds = np.log(likely) - np.log1p(-likely)
             out[row, k] = 1 / (1 + np.exp(-odds * inverse[k]))
             if scores[row, k] < HALF:  # rounding must not make it a yes

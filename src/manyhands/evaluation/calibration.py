@@ -94,8 +94,9 @@ def calibration_for(
     if seen.link == "softmax" and (method == "isotonic" or len(seen.scores) >= FEWEST_FOR_CURVE):
         ways["isotonic"] = _isotonic
     held_out = {"none": seen.scores} | {name: _held_out(seen, way) for name, way in ways.items()}
-    losses = {name: seen.loss(found) for name, found in held_out.items()}
-    chosen = min(losses, key=lambda name: losses[name]) if method == "auto" else method
+    each = {name: seen.losses(found) for name, found in held_out.items()}
+    losses = {name: float(np.average(found, weights=seen.weights)) for name, found in each.items()}
+    chosen = _best(each, losses, seen.weights) if method == "auto" else method
     facts = {
         "method": chosen,
         "rows": len(seen.scores),
@@ -104,6 +105,17 @@ def calibration_for(
         "ece_after": seen.ece(held_out[chosen]),
     }
     return Calibrated(None if chosen == "none" else ways[chosen](seen), facts)
+
+
+def _best(each: dict[str, Doubles], losses: dict[str, float], weights: Doubles) -> str:
+    """The smallest loss; a curve has many numbers, so it has to win by more than its standard error."""
+    simple = min(set(losses) - {"isotonic"}, key=lambda name: losses[name])
+    if "isotonic" not in losses:
+        return simple
+    gain = each[simple] - each["isotonic"]
+    mean = float(np.average(gain, weights=weights))
+    error = float(np.sqrt((weights**2) @ (gain - mean) ** 2) / weights.sum())
+    return "isotonic" if mean > error else simple
 
 
 class _Seen(NamedTuple):
@@ -138,13 +150,13 @@ class _Seen(NamedTuple):
     def some(self, rows: npt.NDArray[Any]) -> "_Seen":
         return _Seen(self.scores[rows], self.truth[rows], self.marks[rows], self.weights[rows], self.link)
 
-    def loss(self, scores: Scores) -> float:
-        """The mean log loss of these probabilities; by sigmoid, of every yes and no."""
+    def losses(self, scores: Scores) -> Doubles:
+        """The log loss of each row by these probabilities; by sigmoid, the mean of every yes and no."""
         if self.link == "softmax":
             right = scores[np.arange(len(scores)), self.truth].astype(np.float64)
-            return float(np.average(-np.log(np.maximum(right, LEAST)), weights=self.weights))
+            return -np.log(np.maximum(right, LEAST))
         likely = np.where(self.marks, scores, 1 - scores.astype(np.float64))
-        return float(np.average(-np.log(np.maximum(likely, LEAST)).mean(axis=1), weights=self.weights))
+        return np.asarray(-np.log(np.maximum(likely, LEAST)).mean(axis=1))
 
     def ece(self, scores: Scores) -> float:
         if self.multi_label:

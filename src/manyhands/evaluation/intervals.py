@@ -6,6 +6,8 @@ that would be as uncertain.
 """
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +43,8 @@ def equal_rows(weights: npt.NDArray[Any]) -> float:
     return float(weights.sum() ** 2 / max((weights**2).sum(), 1e-300))
 
 
-class Marks(NamedTuple):
+@dataclass(frozen=True)
+class Marks:
     """What rows have and what a model says that they have: sparse tables of rows by labels.
 
     The last column is for labels that the model does not know.
@@ -51,14 +54,20 @@ class Marks(NamedTuple):
     predicted: Any
     weights: Doubles
 
-    @property
+    @cached_property
     def same(self) -> npt.NDArray[np.bool_]:
         """Of each row, whether all is right."""
         return np.asarray(np.diff((self.true - self.predicted).indptr) == 0)
 
-    @property
+    @cached_property
     def both(self) -> Any:
+        """The marks that are true and predicted."""
         return self.true.multiply(self.predicted).tocsr()
+
+    @cached_property
+    def all(self) -> Any:
+        """The marks that are true, and once more those that are predicted."""
+        return self.true + self.predicted
 
     @property
     def accuracy(self) -> float:
@@ -90,8 +99,7 @@ class Estimate(NamedTuple):
 
     @property
     def variance(self) -> float:
-        rows = len(self.influence)
-        return float((self.influence**2).sum()) * rows / max(rows - 1, 1)
+        return float((self.influence**2).sum())
 
 
 def macro_f1(marks: Marks) -> Estimate:
@@ -106,20 +114,20 @@ def macro_f1(marks: Marks) -> Estimate:
     >>> round(found.value, 4), found.influence.round(4).tolist()
     (0.6667, [0.1111, -0.2222, 0.1111])
     """
-    right, all_marks = (_sums(m, marks.weights) for m in (marks.both, marks.true + marks.predicted))
+    right, all_marks = (_sums(m, marks.weights) for m in (marks.both, marks.all))
     right[-1] = all_marks[-1] = 0  # what the model does not know is none of its labels
     occurs = all_marks > 0
     count = max(int(occurs.sum()), 1)
     each = np.divide(2 * right, all_marks, out=np.zeros(len(right)), where=occurs)
     share = np.divide(1.0, all_marks, out=np.zeros(len(right)), where=occurs) / count
-    moves = marks.both @ (2 * share) - (marks.true + marks.predicted) @ (each * share)
+    moves = marks.both @ (2 * share) - marks.all @ (each * share)
     return Estimate(float(each.sum() / count), moves * marks.weights)
 
 
 def micro_f1(marks: Marks) -> Estimate:
     """F1 of all marks together, in the same way."""
     right = np.asarray(marks.both.sum(axis=1), np.float64).ravel()
-    all_marks = np.asarray((marks.true + marks.predicted).sum(axis=1), np.float64).ravel()
+    all_marks = np.asarray(marks.all.sum(axis=1), np.float64).ravel()
     whole = max(float(marks.weights @ all_marks), 1e-300)
     value = float(2 * (marks.weights @ right) / whole)
     return Estimate(value, marks.weights * (2 * right - value * all_marks) / whole)
@@ -134,7 +142,7 @@ def _interval(found: Estimate, rows: float) -> Interval:
 def _label_intervals(marks: Marks, names: list[str]) -> dict[str, list[float]]:
     """F1 is 2s / (1 + s) of the share s that is right among the rows with the label, true or predicted."""
     right = _sums(marks.both, marks.weights)
-    either = (marks.true + marks.predicted) > 0
+    either = marks.all > 0
     any_of, squares = _sums(either, marks.weights), _sums(either, marks.weights**2)
     found = {}
     for number in np.flatnonzero(any_of[:-1] > 0).tolist():
