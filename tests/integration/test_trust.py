@@ -193,6 +193,18 @@ def test_given_weights_of_classes():
     assert weights.mean() == pytest.approx(1)
 
 
+def test_raw_files_are_calibrated_by_rows_held_out_of_a_second_training(folder, tmp_path):
+    run = train(folder / "raw.txt", tmp_path / "run", labels="as-is", deterministic=True)
+    found = run.record["calibration"]
+    assert found["rows"] == 400 and found["ece_after"] < 0.08
+    plain = train(
+        folder / "raw.txt", tmp_path / "plain", labels="as-is", deterministic=True, calibrate="none"
+    )
+    assert "calibration" not in plain.record
+    for name, array in plain.bundle.model.arrays().items():
+        assert (array == run.bundle.model.arrays()[name]).all(), "the model has learnt all rows"
+
+
 def test_rows_count_by_their_weights_in_evaluation(folder, tmp_path):
     lines = ["text,label,weight", "great superb,p,3", "lovely,n,1", "awful,n,2", "cold,n,2"]
     (tmp_path / "some.csv").write_text("\n".join(lines) + "\n")

@@ -69,7 +69,7 @@ class OnnxGraph:
 
     def probabilities(self, scores: str, loss: str) -> None:
         scores = self.calibrated(scores, self.labels)
-        if loss == "softmax":
+        if loss in ("softmax", "squared-hinge"):
             self.node("Softmax", scores, to="probabilities", axis=0)
         else:
             self.node("Sigmoid", scores, to="probabilities")

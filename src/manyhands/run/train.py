@@ -16,6 +16,7 @@ from fsspec.core import url_to_fs
 from manyhands.bundle.bundle import BUNDLE, RECORD, Bundle, load_bundle, save_bundle
 from manyhands.bundle.card import model_card
 from manyhands.catalog import SPREADS, load
+from manyhands.evaluation.calibration import Calibrated
 from manyhands.kernels.compile import when_compiling
 from manyhands.machine import resources_for
 from manyhands.records import Progress, Silent
@@ -25,7 +26,9 @@ from manyhands.storage.files import reading as errors_of
 from manyhands.text.corpus import word_counts
 from manyhands.text.vocabulary import Vocabulary, merge_vocabularies, vocabulary_from_counts
 from manyhands.training.checkpoint import StoredCheckpoint, alone_in, checkpoint_folder, checkpoint_store
-from manyhands.training.job import Call, Job, Role, job_for
+from manyhands.training.choose import with_choice
+from manyhands.training.hold_out import calibrated_by_hold_out
+from manyhands.training.job import Call, Job, Outcome, Role, job_for
 from manyhands.training.objective import objective_of
 from manyhands.training.splits import Splits, open_splits
 from manyhands.training.trackers import open_tracker
@@ -57,6 +60,7 @@ def train(
     threads: int | None = None,
     progress: Progress | None = None,
     paid_since: float | None = None,
+    chosen: dict[str, Any] | None = None,
     **settings: Any,
 ) -> Trained | None:
     """Train a model on a prepared dataset, or on raw files as they are, and write it to ``out``.
@@ -64,7 +68,8 @@ def train(
     ``settings`` are those of the model, of its spread, of training (``TrainingSettings``) and of how raw
     files are read (``ReadingSettings``). ``checkpoints`` is a folder or URL to keep them in. ``rows`` limits
     a prepared dataset to a random sample of so many training rows. With a ``price``, machines are paid for
-    from ``paid_since`` on, a time of day as ``time.time`` gives it: by default from now on.
+    from ``paid_since`` on, a time of day as ``time.time`` gives it: by default from now on. ``chosen`` is how
+    settings were chosen by whoever started this worker, for the record.
     Gives None where another worker writes the bundle: of a crew that torchrun has started, or on another
     machine.
     """
@@ -83,6 +88,7 @@ def train(
         overwrite=overwrite,
         rows=rows,
         paid_since=time.time() if paid_since is None else paid_since,
+        chosen=chosen,
     )
     job = job_for(
         model,
@@ -97,6 +103,8 @@ def train(
     )
     way = load(SPREADS, "spread", spread)()
     way.check(job)
+    if way.launches():
+        job = with_choice(job, open_splits(call.data, job, watcher, call.rows).train, watcher)
     role = way.launch(job, threads, watcher)
     if role in (Role.LEADS, Role.FOLLOWS):
         return _learn_and_write(job, call, way, role, watcher, began)
@@ -118,14 +126,13 @@ def _learn_and_write(
         if stored is not None:
             leading.enter_context(stored.following(progress.say))
         splits = open_splits(call.data, job, progress, call.rows)
+        job = with_choice(job, splits.train, progress)
         if role is Role.FOLLOWS:
             spread.run(job, splits.train, splits.valid, progress)
             return None
         with open_tracker(call.track, checkpoints, folder) as tracker:
             outcome = spread.run(job, splits.train, splits.valid, progress, tracker)
-        if splits.valid is not None:
-            calibrated = objective_of(job.model).calibrated(job, outcome.model, splits.valid)
-            outcome = replace(outcome, calibrated=calibrated)
+        outcome = replace(outcome, calibrated=_calibrated(job, splits, outcome, progress))
         record = record_of(job, splits, outcome, time.monotonic() - began)
         record["compiled"] = compiled.is_set()
         here = None if "://" in call.out else Path(call.out)
@@ -136,6 +143,14 @@ def _learn_and_write(
     if stored is not None:
         stored.remove(progress.say)
     return Trained(bundle, record)
+
+
+def _calibrated(job: Job, splits: Splits, outcome: Outcome, progress: Progress) -> Calibrated | None:
+    """How to set the probabilities of the finished model right, by rows that it has not learnt from."""
+    objective = objective_of(job.model)
+    if splits.valid is not None:
+        return objective.calibrated(job, outcome.model, splits.valid)
+    return calibrated_by_hold_out(job, splits.train, progress) if objective.labelled else None
 
 
 def _stored_checkpoint(call: Call, checkpoints: Path) -> StoredCheckpoint | None:
