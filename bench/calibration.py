@@ -99,7 +99,7 @@ def coverage(shares: list[float], right: float, rows: int) -> dict[str, float]:
         low, high = found["labels"]["0"]
         held["f1 of the first label"] += low <= f1[0] <= high
         held["equal models told apart"] += compare_pairs(*marks)["macro_f1"]["p"] < 0.05
-    return {name: round(100 * count / DRAWS, 2) for name, count in held.items()}
+    return {name: round(100 * float(count) / DRAWS, 2) for name, count in held.items()}
 
 
 def _said(random: np.random.Generator, true: Any, right: float, labels: int) -> Any:

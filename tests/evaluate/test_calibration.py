@@ -178,3 +178,10 @@ def test_rows_may_be_numbered_by_another_model():
     rows = single(truth, 2)
     turned = replace(rows, labels=Labels.single((1 - truth).astype(np.int32), ["1", "0"]))
     assert calibration_for(said, turned.with_names(["0", "1"])) == calibration_for(said, rows)
+
+
+def test_rows_that_are_all_right_are_no_certainty():
+    """As sure as a hundred right answers allow, and not as sure as a number can be."""
+    said = np.tile(np.array([[0.7, 0.3], [0.3, 0.7]], np.float32), (50, 1))
+    found = calibration_for(said, single(np.arange(100) % 2, 2)).calibration
+    assert 0.97 < found.apply(said).max() < 0.999

@@ -205,12 +205,21 @@ def _softmax_slopes(logs: Doubles, truth: npt.NDArray[Any], weights: Doubles, be
     shares /= shares.sum(axis=1, keepdims=True)
     mean = (shares * logs).sum(axis=1)
     spread = (shares * logs**2).sum(axis=1) - mean**2
-    return np.array([weights @ (mean - logs[np.arange(len(logs)), truth])]), np.array([weights @ spread])
+    doubt = _doubt(len(logs))
+    wanted = (1 - doubt) * logs[np.arange(len(logs)), truth] + doubt * logs.mean(axis=1)
+    return np.array([weights @ (mean - wanted)]), np.array([weights @ spread])
 
 
 def _sigmoid_slopes(odds: Doubles, marks: Flags, weights: Doubles, beta: Doubles) -> Slopes:
     likely = 1 / (1 + np.exp(-np.clip(beta * odds, -500, 500)))
-    return weights @ (odds * (likely - marks)), weights @ (odds**2 * likely * (1 - likely))
+    doubt = _doubt(len(odds))
+    wanted = (1 - doubt) * marks + doubt / 2
+    return weights @ (odds * (likely - wanted)), weights @ (odds**2 * likely * (1 - likely))
+
+
+def _doubt(rows: int) -> float:
+    """As in Platt's scaling: rows that are all right are no proof that the next one will be."""
+    return 1 / (rows + 2)
 
 
 def _sums(slopes: Slopes) -> Slopes:
