@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from manyhands.auditing.audit import audit
     from manyhands.bundle.bundle import load_bundle
     from manyhands.data.dataset import Dataset, open_dataset
     from manyhands.data.prepare.prepare import prepare
@@ -22,6 +23,7 @@ __all__ = [
     "Dataset",
     "TextClassifier",
     "WordVectors",
+    "audit",
     "compare",
     "evaluate",
     "load_bundle",
@@ -38,6 +40,7 @@ _HOMES = {
     "Dataset": "data.dataset",
     "TextClassifier": "estimator.classifier",
     "WordVectors": "estimator.word_vectors",
+    "audit": "auditing.audit",
     "compare": "report.compare",
     "evaluate": "evaluation.evaluate",
     "load_bundle": "bundle.bundle",
