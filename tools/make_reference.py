@@ -197,6 +197,34 @@ def quantize() -> Rows:
     ]
 
 
+def audit() -> Rows:
+    return [
+        (
+            "set",
+            "rows",
+            "planted",
+            "found in as many rows",
+            "share",
+            "others",
+            "of these, listed anyway",
+            "seconds",
+        ),
+        *(
+            (
+                name,
+                f"{r['rows']:,}",
+                f"{r['runs'][0]['planted']:,}",
+                ", ".join(f"{run['found']:,}" for run in r["runs"]),
+                f"{100 * r['precision']:.1f} %",
+                ", ".join(f"{run['others']:,}" for run in r["runs"]),
+                ", ".join(f"{run['others_listed_without_planting']:,}" for run in r["runs"]),
+                min(run["seconds"] for run in r["runs"]),
+            )
+            for name, r in record("audit")["results"].items()
+        ),
+    ]
+
+
 def lstm() -> Rows:
     ways = ("ours", "PyTorch, padded", "PyTorch, packed")
     return [
@@ -769,8 +797,8 @@ def plans() -> Rows:
 TABLES: dict[str, Callable[[], Rows]] = {
     make.__name__: make
     for make in (
-        results, classify, quantize, lstm, lstm_accuracy, embed, study, rare, pip, iris, averages, balance,
-        crews, crews_of_words, crew_speed, crew_work, links, kills, hosts, server_speed, server_slow,
+        results, classify, quantize, audit, lstm, lstm_accuracy, embed, study, rare, pip, iris, averages,
+        balance, crews, crews_of_words, crew_speed, crew_work, links, kills, hosts, server_speed, server_slow,
         server_kills, server_emulated, server_links, stream, stream_memory, stream_brokers, stream_kills,
         serve, serve_overload, serve_fuzz, prepare, spark, rows, memory, predict_files, s3_kills, storage,
         plans,

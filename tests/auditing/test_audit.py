@@ -86,7 +86,10 @@ def test_all_splits_of_a_dataset_are_audited(planted, tmp_path):
     dataset = manyhands.open_dataset(tmp_path / "data")
     assert {suspect.file for suspect in found.suspects} == {*SPLITS}
     rows, wrong = planted_rows()
-    assert {suspect.text for suspect in found.suspects} == {rows[number][1] for number in wrong}
+    # The last word of a row stands nowhere else: of test rows, the dataset does not know it.
+    shown = {" ".join(suspect.text.split()[:8]) for suspect in found.suspects}
+    assert shown == {rows[number][1].rpartition(" ")[0] for number in wrong}
+    assert all(suspect.why for suspect in found.suspects)
     for suspect in found.suspects:
         split = dataset[suspect.file]
         assert dataset.label_names[split.labels[suspect.line]] == suspect.label
@@ -96,7 +99,7 @@ def test_all_splits_of_a_dataset_are_audited(planted, tmp_path):
 
 @pytest.mark.parametrize("model", ["fasttext", "lstm"])
 def test_every_classifier_can_judge(planted, model):
-    settings = {"fasttext": {"dim": 8, "epochs": 20}, "lstm": {"dim": 8, "hidden_size": 8, "epochs": 8}}[
+    settings = {"fasttext": {"dim": 8, "epochs": 20}, "lstm": {"dim": 8, "hidden_size": 8, "epochs": 4}}[
         model
     ]
     found = audit(

@@ -10,7 +10,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from manyhands.auditing.ranking import Probabilities, confidently_wrong, rank
 from manyhands.auditing.reasons import reasons
 from manyhands.auditing.rows import AuditedRows, open_rows
 from manyhands.auditing.suspects import Suspect, Suspects
-from manyhands.catalog import LEARNERS, load
 from manyhands.errors import UsageError
 from manyhands.machine import refuse_if_too_large, resources_for
 from manyhands.models.model import EXPLAIN, Contribution
@@ -31,7 +30,8 @@ from manyhands.training.job import Job, job_for
 from manyhands.training.objective import objective_of
 
 MOST_FOLDS = 100
-LETTERS = "3-5"  # the lengths of character n-grams in rounds that read them
+LETTERS = "3-5"  # lengths of the character n-grams that the first round reads
+LETTER_TOKENS = 2 << 20  # of more words, letters would cost more time than all else
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,10 @@ def audit(
         raise UsageError(f"{model} learns no labels; audit by a classifier")
     names = tuple(os.fspath(name) for name in ([data] if isinstance(data, str | os.PathLike) else data))
     resources, watcher = resources_for(memory, threads), progress or Silent()
-    jobs = [job_for(model, chosen, resources) for chosen in _rounds(model, settings)]
-    rows = open_rows(names, jobs[0].reading, resources, watcher)
+    job = job_for(model, settings, resources)
+    rows = open_rows(names, job.reading, resources, watcher)
     examples = rows.examples
+    jobs = [_first_round(job, settings, examples.corpus.tokens), job]
     refuse_if_too_large(2 * 4 * len(examples) * len(examples.labels.names), resources)
     judging = _Judging(rows, top)
     judging.run(jobs, folds, resources, watcher)
@@ -126,14 +127,14 @@ def audit(
     )
 
 
-def _rounds(model: str, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The settings of each round: where a model can read letters, and nobody said whether, some rounds do."""
-    plain = dict(settings)
-    reads_letters = issubclass(load(LEARNERS, "model", model).Settings, CharNgramSettings)
-    if not reads_letters or "char_ngrams" in settings:
-        return [plain, plain]
-    # Words come last: reasons are taken from there, and words are what people can judge.
-    return [{**plain, "char_ngrams": LETTERS}, plain]
+def _first_round(job: Job, given: Mapping[str, Any], tokens: int) -> Job:
+    """It also reads letters where the model can, nobody said whether, and there are few words to learn from.
+
+    The second round reads words: reasons are taken from it, and words are what people can judge.
+    """
+    if not isinstance(job.settings, CharNgramSettings) or "char_ngrams" in given or tokens > LETTER_TOKENS:
+        return job
+    return replace(job, settings=job.settings.model_copy(update={"char_ngrams": LETTERS}))
 
 
 class _Judging:

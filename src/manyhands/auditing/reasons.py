@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.models.model import Contribution
-from manyhands.text.corpus import Corpus, corpus_of
-from manyhands.text.ragged import from_strings
+from manyhands.text.corpus import Corpus
 
 MOST_REASONS = 5
 DECIMALS = 4
@@ -14,8 +13,7 @@ DECIMALS = 4
 
 def reasons(model: Any, corpus: Corpus, row: int, label: int, suggested: int) -> list[Contribution]:
     """The n-grams of a row that speak most for ``suggested`` and against ``label``, the weightiest first."""
-    text = corpus.texts(np.array([row])).strings()[0].rstrip()
-    alone = corpus_of(from_strings([text]))
+    alone = _only(corpus, row)
     against = {part.ngram: part.part for part in model.explain(alone, label).parts}
     parts = [
         Contribution(part.ngram, round(part.part - against[part.ngram], DECIMALS))
@@ -23,3 +21,17 @@ def reasons(model: Any, corpus: Corpus, row: int, label: int, suggested: int) ->
     ]
     speaking = sorted((part for part in parts if part.part > 0), key=lambda part: -part.part)
     return speaking[:MOST_REASONS]
+
+
+def _only(corpus: Corpus, row: int) -> Corpus:
+    """A corpus of one row, with its words only: a model that explains goes through all words of a corpus."""
+    tokens, offsets = corpus.take(np.array([row]))
+    words, numbers = np.unique(tokens, return_inverse=True)
+    row_numbers = numbers.astype(np.uint32)
+    return Corpus(
+        lambda rows: (row_numbers, offsets),
+        rows=1,
+        tokens=len(tokens),
+        words=corpus.words.take(words.astype(np.int64)),
+        ready=corpus.hashes[words],
+    )

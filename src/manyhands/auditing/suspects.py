@@ -60,7 +60,7 @@ class Suspects:
                     suggested_label=names[int(ranked.suggested[place])],
                     probability=round(float(ranked.probabilities[place]), DECIMALS),
                     suggested_probability=round(float(ranked.suggested_probabilities[place]), DECIMALS),
-                    text=text.rstrip(),
+                    text=" ".join(text.split()),  # words that a dataset does not keep leave gaps
                     why=why.get(row, []),
                 )
 

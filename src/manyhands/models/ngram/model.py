@@ -117,11 +117,13 @@ def _ngrams(corpus: Corpus, longest: int, letters: Any) -> list[str]:
     """The n-grams of the only row, in the order in which the featuriser makes them."""
     words = corpus.words.strings()
     tokens = corpus.take(np.zeros(1, np.int64))[0].tolist()
-    names = []
+    gaps = [i for i, token in enumerate(tokens) if corpus.hashes[token] == NO_WORD] + [len(tokens)]
+    names, gap = [], 0
     for i, token in enumerate(tokens):
-        if corpus.hashes[token] == NO_WORD:
+        if i == gaps[gap]:
+            gap += 1
             continue
-        ends = range(i + 1, min(i + longest, len(tokens)) + 1)
+        ends = range(i + 1, min(i + longest, gaps[gap]) + 1)  # no n-gram goes across a gap
         names += [" ".join(words[other] for other in tokens[i:end]) for end in ends]
         if len(letters):
             names += [f"letters of {words[token]}"] * int(letters[token + 1] - letters[token])
