@@ -34,8 +34,8 @@ def plant(lines: list[str], seed: int) -> tuple[list[str], set[int]]:
 
 
 def listed(path: Path, count: int) -> tuple[set[int], float]:
-    found = audit(path, top=count)
-    return {suspect.line for suspect in found.suspects}, found.seconds
+    found = audit(path)
+    return {suspect.line for suspect in found.suspicious.listed({}, count)}, found.seconds
 
 
 def measured(clean: Path, folder: Path) -> dict[str, Any]:

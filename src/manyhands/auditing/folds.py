@@ -70,7 +70,7 @@ def out_of_fold(
     def judge(number: int) -> Fold:
         rows, others = np.flatnonzero(fold_of == number), np.flatnonzero((fold_of != number) & trusted)
         learnt = examples.take(others)
-        model = Single().run(alone, learnt, None, Silent()).model
+        model: Any = Single().run(alone, learnt, None, Silent()).model
         scores = model.scores(examples.corpus.some(rows))
         sums = np.maximum(scores.sum(axis=1, keepdims=True), LEAST)  # one-vs-all does not add up by itself
         known = np.bincount(learnt.labels.ids, minlength=len(learnt.labels.names)) > 0
