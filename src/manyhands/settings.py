@@ -254,13 +254,20 @@ class Alternative:
     effort: int = 1
 
 
-class ModelSettings(Settings):
-    """What every model has; each adds its own.
+class Axis(NamedTuple):
+    """Alternatives of which training takes one, or none of them.
 
-    ``choices`` are the alternatives that training chooses from, axis by axis.
+    Where the best of them depends on how many rows there are, it is looked for ``again`` on more of them.
     """
 
-    choices: ClassVar[tuple[tuple[Alternative, ...], ...]] = ()
+    alternatives: tuple[Alternative, ...]
+    again: bool = False
+
+
+class ModelSettings(Settings):
+    """What every model has; each adds its own. ``choices`` are what training may choose, axis by axis."""
+
+    choices: ClassVar[tuple[Axis, ...]] = ()
 
     epochs: Epochs
     learning_rate: LearningRate

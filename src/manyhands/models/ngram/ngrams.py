@@ -39,7 +39,7 @@ from manyhands.models.ngram.model import NgramModel
 from manyhands.models.ngram.quantize import Packed, unpack
 from manyhands.parallel import map_unordered
 from manyhands.records import Progress, Resources
-from manyhands.settings import Alternative, Buckets, Epochs, LearningRate, LossField, Search, Shapes
+from manyhands.settings import Alternative, Axis, Buckets, Epochs, LearningRate, LossField, Search, Shapes
 from manyhands.text.labelled_rows import LabelledRows
 from manyhands.text.ragged import Ragged
 
@@ -55,29 +55,30 @@ class NgramsSettings(NgramSettings):
     """The learning rate is that of a text of one n-gram; it is divided by the root of how many a text has."""
 
     choices = (
-        (
-            Alternative({"ngrams": 2}),
-            Alternative({"ngrams": 1}, effort=2),
-            Alternative({"ngrams": 4}, effort=3),
+        Axis(
+            (
+                Alternative({"ngrams": 2}),
+                Alternative({"ngrams": 1}, effort=2),
+                Alternative({"ngrams": 4}, effort=3),
+            )
         ),
-        (
-            Alternative({"char_ngrams": "3-5"}),
-            Alternative({"char_ngrams": "2-6"}, effort=3),
+        Axis((Alternative({"char_ngrams": "3-5"}), Alternative({"char_ngrams": "2-6"}, effort=3))),
+        Axis((Alternative({"scaling": "naive-bayes-idf"}), Alternative({"scaling": "idf"}))),
+        Axis(
+            (
+                Alternative({"learning_rate": 2.0}),
+                Alternative({"learning_rate": 8.0}),
+                Alternative({"loss": "softmax", "learning_rate": 3.0}),
+                Alternative({"loss": "softmax", "learning_rate": 8.0}),
+            ),
+            again=True,
         ),
-        (
-            Alternative({"scaling": "naive-bayes-idf"}),
-            Alternative({"scaling": "idf"}),
-        ),
-        (
-            Alternative({"learning_rate": 2.0}),
-            Alternative({"learning_rate": 8.0}),
-            Alternative({"loss": "softmax", "learning_rate": 3.0}),
-            Alternative({"loss": "softmax", "learning_rate": 8.0}),
-        ),
-        (
-            Alternative({"epochs": 10}),
-            Alternative({"min_count": 1}),
-            Alternative({"epochs": 2}, effort=2),
+        Axis(
+            (
+                Alternative({"epochs": 10}),
+                Alternative({"min_count": 1}),
+                Alternative({"epochs": 2}, effort=2),
+            )
         ),
     )
 
