@@ -27,8 +27,8 @@ from manyhands.training.job import Job
 from manyhands.training.learn import learn
 from manyhands.training.objective import objective_of
 
-# Words to choose by, for each level of effort: for all axes, and again for those that depend on how many there
-# are.
+# Words to choose by, for each level of effort: for all axes, and again for those that depend on how many
+# rows there are.
 FIRST_WORDS = {1: 600_000, 2: 3_000_000, 3: 10_000_000}
 AGAIN_WORDS = {1: 3_000_000, 2: 12_000_000, 3: 50_000_000}
 ROUNDS = {1: 1, 2: 2, 3: 4}
