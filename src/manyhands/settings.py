@@ -36,6 +36,13 @@ class Search(NamedTuple):
     log: bool = False
 
 
+class ChangesTask:
+    """Marks a setting of word vectors that changes what there is to guess in held-out text.
+
+    The likelihoods of different values cannot be compared, so ``tune`` searches it only by sets of words.
+    """
+
+
 @dataclass(frozen=True)
 class OneOf:
     """Marks a setting whose values are the names of a catalog."""

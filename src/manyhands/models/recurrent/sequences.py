@@ -118,6 +118,13 @@ class Sequences:
     def pack(self, rows: Ints) -> Packed:
         return pack(*self._corpus.take(rows), self._numbers, self._length)
 
+    def places(self, row: int) -> tuple[Ints, Ints]:
+        """Where in a row those tokens stand that count, and the number of each."""
+        tokens, _ = self._corpus.take(np.array([row]))
+        numbers = self._numbers[tokens]
+        places = np.flatnonzero(numbers != UNKNOWN)[: self._length]
+        return places, numbers[places]
+
     def words(self, rows: Ints) -> Flags:
         """Which of the known words some rows have."""
         tokens, offsets = self._corpus.take(rows)
