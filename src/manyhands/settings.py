@@ -62,6 +62,10 @@ class Shapes:
     """Marks a setting that shapes the arrays of a model: it cannot change when the model is continued."""
 
 
+class ReadByAll:
+    """Marks a setting that names a file which decides about the arrays: every worker reads it."""
+
+
 class Secret:
     """Marks a setting that may hold secrets: no record keeps it."""
 
@@ -153,6 +157,11 @@ CharNgrams = Annotated[
 ]
 Buckets = Annotated[
     int, Field(ge=1, le=2**28, description="Hash buckets for n-grams, at most (the hashing trick)."), Shapes()
+]
+PretrainedVectors = Annotated[
+    str | None,
+    Field(description="File of word vectors to start from, with --dim numbers each."),
+    Flag(also="--vectors"),
 ]
 Negatives = Annotated[
     int, Field(ge=1, le=1000, description="Negative samples drawn for each positive example.")

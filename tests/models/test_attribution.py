@@ -31,7 +31,9 @@ def work_of(cell="lstm", both=False, widths=(16,), pool="max", loss="softmax"):
 def score(work, vectors, label):
     """By the equations: an output without the mean of all, of a single text."""
     steps = len(vectors)
-    packed = Packed(np.arange(steps), np.ones(steps, int), np.arange(steps), np.array([steps]), np.zeros(1, int))
+    packed = Packed(
+        np.arange(steps), np.ones(steps, int), np.arange(steps), np.array([steps]), np.zeros(1, int)
+    )
     outputs = forwards(Work(work.network, vectors, work.loss, work.pool), packed).outputs[0]
     return outputs[label] - (outputs.mean() if work.loss == LOSSES["softmax"] else 0)
 
@@ -79,7 +81,9 @@ def test_the_word_that_tells_the_label_has_the_largest_part(bundle):
     for text, label in zip(rows, truth, strict=True):
         found = explain(bundle, text, str(label))
         best = found.parts[0]
-        right += best.part > 0 and text.split()[best.place] == best.ngram in "awful cold broken fine decent okay"
+        right += (
+            best.part > 0 and text.split()[best.place] == best.ngram in "awful cold broken fine decent okay"
+        )
     assert right >= 195
 
 

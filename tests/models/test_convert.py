@@ -105,9 +105,7 @@ def test_onnx_of_many_labels_learnt_by_negatives(tmp_path: Path) -> None:
         ("equations", True, 1, "max"),
     ],
 )
-def test_onnx_of_recurrent_networks(
-    cell: str, both: bool, layers: int, pooling: str, tmp_path: Path
-) -> None:
+def test_onnx_of_recurrent_networks(cell: str, both: bool, layers: int, pooling: str, tmp_path: Path) -> None:
     shape = {"cell": cell, "bidirectional": both, "layers": layers, "pooling": pooling, "max_length": 200}
     small = {"dim": 7, "hidden_size": 16, "epochs": 3, "learning_rate": 0.02}
     bundle = trained(tmp_path, 3, model="lstm", **shape, **small)

@@ -22,7 +22,8 @@ from manyhands.records import Silent
 from manyhands.settings import Search
 from manyhands.spread.single import Single
 from manyhands.training.job import job_for
-from manyhands.tuning import rows, search
+from manyhands.tuning import rows as tuning_rows
+from manyhands.tuning import search
 from manyhands.tuning import tune as tuning
 from manyhands.tuning.tune import Tuned, tune
 from tests.tasks import RESOURCES
@@ -148,13 +149,13 @@ def test_everything_fixed_leaves_one_trial(tmp_path: Path) -> None:
 def test_test_rows_take_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     looked_at = []
-    rows_of_split = rows.rows_of_split
+    rows_of_split = tuning_rows.rows_of_split
 
     def look(dataset, split, **more):
         looked_at.append(split)
         return rows_of_split(dataset, split, **more)
 
-    monkeypatch.setattr(rows, "rows_of_split", look)
+    monkeypatch.setattr(tuning_rows, "rows_of_split", look)
     one = tune(prepared(tmp_path / "one"), trials=3, **FAST)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
     two = tune(prepared(tmp_path / "two", shuffled_test=True), trials=3, **FAST)
@@ -349,7 +350,7 @@ def test_trials_on_raw_rows_go_on_to_their_last_epoch(tmp_path: Path) -> None:
     wild = {"learning_rate": 50.0, "epochs": 6, "ngrams": 1, "min_count": 1, "early_stopping": 1}
     tuned = tune(raw, out=tmp_path / "best", **wild, **FAST)
     job = job_for("ngrams", {**wild, "deterministic": True}, RESOURCES)
-    found = rows.open_rows((str(raw),), job, Silent())
+    found = tuning_rows.open_rows((str(raw),), job, Silent())
     model = Single().run(job, found.train, None, Silent()).model
     assert tuned.score == judge(model, found.valid).accuracy
     assert len(json.loads((tmp_path / "best" / "record.json").read_text())["scores"]["train"]) == 6

@@ -60,7 +60,10 @@ class Tuning:
         known = {**job.chosen(), **job.reading.model_dump()}
         self.fixed = {name: known[name] for name in fixed}  # as numbers, where they came as text
         self._sets = self._word_sets(sets)
-        ranges, defaults = ranges_of(type(job.settings), by_word_sets=bool(self._sets)), job.settings.model_dump()
+        ranges, defaults = (
+            ranges_of(type(job.settings), by_word_sets=bool(self._sets)),
+            job.settings.model_dump(),
+        )
         if not ranges:
             raise UsageError(f"no setting of {model} can be tuned; choose --model {' or '.join(tunable())}")
         if size_bytes is not None and QUANTIZE not in load(LEARNERS, "model", model).Model.can:

@@ -198,7 +198,9 @@ def _write(
     bundle = quantize(bundle, tuned.size_bytes)
     record["tuned"]["size_bytes"] = tuned.size_bytes
     if search.rows.dataset is not None:  # of raw files, the rows held out were trained on in the end
-        record["scores"].pop("best_epoch", None)  # what follows is of the model that is written, not of an epoch
+        record["scores"].pop(
+            "best_epoch", None
+        )  # what follows is of the model that is written, not of an epoch
         record["scores"]["valid"] = [search.judged(bundle, search.rows.valid).scores]
     scores, details = search.judged(bundle, search.rows.test(labelled=True))
     if scores:

@@ -78,13 +78,15 @@ def _biases(layer: Arrays, order: list[int]) -> Floats:
 
 
 def _add_pooling(graph: OnnxGraph, shape: Shape, pool: str, states: str) -> str:
-    if pool == "last":  # of the way back, that is the state at the first word
+    if pool == "last":
         ways = []
-        for way, step in enumerate((-1, 0)[: len(shape.directions)]):
-            at = graph.constant(f"step{way}", np.array(step))
-            end = graph.node("Gather", states, at, to=f"end{way}")
-            ways.append(graph.node("Gather", end, graph.constant(f"way{way}", np.array(way)), to=f"last{way}"))
-        return graph.node("Concat", *ways, to="pooled", axis=0)
-    operator = "ReduceMax" if pool == "max" else "ReduceMean"
-    found = graph.node(operator, states, to="reduced", axes=[0], keepdims=0)
+        for way, step in enumerate((-1, 0)[: len(shape.directions)]):  # back, that is at the first word
+            at = graph.constant(f"step{way}", np.array([step]))
+            end = graph.node("Gather", states, at, to=f"end{way}", axis=0)
+            mine = graph.constant(f"way{way}", np.array([way]))
+            ways.append(graph.node("Gather", end, mine, to=f"last{way}", axis=1))
+        found = graph.node("Concat", *ways, to="last", axis=1)
+    else:
+        operator = "ReduceMax" if pool == "max" else "ReduceMean"
+        found = graph.node(operator, states, to="reduced", axes=[0], keepdims=0)
     return graph.node("Reshape", found, graph.constant("flat", np.array([-1])), to="pooled")

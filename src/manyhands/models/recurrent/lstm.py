@@ -23,11 +23,12 @@ from manyhands.models.model import (
     Contributions,
     Scores,
 )
+from manyhands.models.pretrained import check_filled, fill_from, read_pretrained
 from manyhands.models.recurrent.attribution import add_up, integrated_gradients
 from manyhands.models.recurrent.backprop import Work, gradients, scores_of
 from manyhands.models.recurrent.export import add_network
 from manyhands.models.recurrent.gradient import Gradient
-from manyhands.models.recurrent.inputs import Inputs, Numbers, Words, fill_from, open_inputs
+from manyhands.models.recurrent.inputs import Inputs, Numbers, Words, open_inputs
 from manyhands.models.recurrent.network import Network, Shape
 from manyhands.models.recurrent.optimizers import Optimizer, state_of
 from manyhands.models.recurrent.pooling import POOLS
@@ -208,7 +209,9 @@ class Lstm:
         refuse_if_too_large(inputs.words * first * 4 * 3, resources, "--vocabulary-size or --dim")
         network = Network.at_random(shape, inputs.words, settings.seed)
         if settings.pretrained_vectors and isinstance(inputs, Words):
-            fill_from(settings.pretrained_vectors, inputs.lexicon, network.embedding)
+            path, lexicon = settings.pretrained_vectors, inputs.lexicon
+            given = ((lexicon.places(some.hashes), some.vectors) for some in read_pretrained(path, first))
+            check_filled(fill_from(given, network.embedding), path)
         if previous:
             network.take_over(previous.network)
         return cls(settings, examples, loss, inputs, network, resources.threads)

@@ -27,7 +27,7 @@ class Packed(NamedTuple):
 
 
 def quantize(arrays: Arrays, size: int, rest: int) -> Packed:
-    """Pack arrays so that all takes ``size`` bytes at most; ``rest`` of them are for what is not in arrays."""
+    """Pack arrays so that all takes ``size`` bytes at most, of which ``rest`` are not for arrays."""
     packed: Arrays = {}
     for name, array in arrays.items():
         packed |= _coded(name, array) if array.ndim == 2 and len(array) else {name: array}

@@ -16,6 +16,7 @@ from manyhands.settings import (
     MinCount,
     ModelSettings,
     OneOf,
+    PretrainedVectors,
     Search,
     Shapes,
     VocabularySize,
@@ -57,9 +58,7 @@ class LstmSettings(RecurrentSettings):
     vocabulary_size: VocabularySize = 30_000
     min_count: MinCount = 2
     dim: Annotated[Dim, Search(32, 200, log=True)] = 100
-    pretrained_vectors: Annotated[
-        str | None, Field(description="File of word vectors to start from, with --dim numbers each.")
-    ] = None
+    pretrained_vectors: PretrainedVectors = None
     hidden_size: Annotated[
         str,
         Field(
