@@ -49,7 +49,7 @@ def score(work, vectors, label):
     ],
 )
 def test_completeness(cell, both, widths, pool, loss):
-    """The parts are the change of the score from vectors of zero: without any correction, to 0.5 %."""
+    """The parts are the change of the score from vectors of zero: without any correction, to 1 %."""
     work = work_of(cell, both, widths, pool, loss)
     vectors = np.random.default_rng(1).normal(0, 1, (30, 6)).astype(np.float32)
     for label in range(3):
@@ -57,7 +57,7 @@ def test_completeness(cell, both, widths, pool, loss):
         assert found.score == pytest.approx(score(work, vectors, label), abs=1e-5)
         assert found.before == pytest.approx(score(work, np.zeros_like(vectors), label), abs=1e-5)
         size = np.abs(found.parts).sum()
-        assert abs(found.parts.sum() - (found.score - found.before)) < 0.005 * size
+        assert abs(found.parts.sum() - (found.score - found.before)) < 0.01 * size
 
 
 def test_points_may_be_taken_in_turns(monkeypatch):
@@ -99,7 +99,7 @@ def test_words_that_are_not_read_have_no_part(bundle):
 
 
 def test_a_text_of_a_default_model_takes_less_than_a_tenth_of_a_second():
-    """In seconds of the processor: the machine may have other things to do."""
+    """300 words, in seconds of the processor, with room for a machine that has other things to do."""
     learner = Lstm.begin(LstmSettings(), examples(300), None, RESOURCES, Silent(), Alone())
     model, corpus = learner.model(), corpus_of(from_strings([" ".join(texts(40)[0])]))
     assert len(corpus.take(np.zeros(1, int))[0]) >= 300

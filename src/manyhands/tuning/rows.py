@@ -33,7 +33,7 @@ class TuningRows:
 
     def test(self, labelled: bool) -> LabelledRows | None:
         """The test rows of a dataset, which nobody looks at before the search is over."""
-        return self.dataset and rows_of_split(self.dataset, "test", labelled=labelled)
+        return None if self.dataset is None else rows_of_split(self.dataset, "test", labelled=labelled)
 
 
 def open_rows(names: tuple[str, ...], job: Job, progress: Progress) -> TuningRows:

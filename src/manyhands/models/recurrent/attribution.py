@@ -15,7 +15,9 @@ from manyhands.models.losses import SOFTMAX
 from manyhands.models.recurrent.backprop import Passed, Work, backwards, forwards
 from manyhands.models.recurrent.sequences import Packed
 
-POINTS = 24  # of Gauss and Legendre: measured, the parts of a default model then add up to a hundredth
+# Of Gauss and Legendre. With 24, the parts of 60 reviews by a default model lacked 1.3 % of their sizes on
+# average and 13 % at most, as the maximum over all steps has kinks; ``add_up`` shares that out.
+POINTS = 20
 STEPS_AT_ONCE = 1 << 14  # of all points together, so that a long text takes no more memory
 
 
