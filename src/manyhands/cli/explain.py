@@ -20,7 +20,10 @@ def explain(
     top: Annotated[int, typer.Option(help="Number of n-grams to show, largest contribution first.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show what each word and n-gram adds to the score; these parts add up to it exactly."""
+    """Show what each word and n-gram adds to the score; these parts add up to it.
+
+    Of ngrams and fasttext the parts are exact; of lstm they are integrated gradients.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -21,18 +21,25 @@ Scores = npt.NDArray[np.float32]
 # What a model may offer: each is the protocol of that name below.
 CLASSIFY, EMBED, EXPLAIN, QUANTIZE, ONNX = "classify", "embed", "explain", "quantize", "onnx"
 
+QUANTISED_ALREADY = "this bundle is quantised already; quantise the one that it was made from"
+
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one n-gram adds to a score. N-grams that share a feature stand together."""
+    """What one n-gram adds to a score. N-grams that share a feature stand together.
+
+    ``place`` is that of a word in the text, where a model reads words in their order: the same word adds
+    something else elsewhere. Otherwise a part is that of all places of its n-gram.
+    """
 
     ngram: str
     part: float
+    place: int | None = None
 
 
 @dataclass(frozen=True)
 class Contributions:
-    """``bias`` and all ``parts`` add up to the score, exactly; ``unknown`` are words never seen."""
+    """``bias`` and all ``parts`` add up to the score; ``unknown`` are words never seen."""
 
     bias: float
     score: float
@@ -98,7 +105,7 @@ class Explainable(Model, Protocol):
     """``EXPLAIN``."""
 
     def explain(self, corpus: Corpus, label: int) -> Contributions:
-        """What each n-gram of the only row adds to the score of a label."""
+        """What each n-gram, or each word, of the only row adds to the score of a label."""
         ...
 
 

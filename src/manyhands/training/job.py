@@ -19,6 +19,7 @@ from manyhands.models.model import Model
 from manyhands.records import Resources, Traffic
 from manyhands.settings import (
     ModelSettings,
+    ReadByAll,
     ReadingSettings,
     Secret,
     Settings,
@@ -179,7 +180,9 @@ def call_elsewhere(job: Job) -> Call:
     if call is None:
         raise TypeError("nobody else could open the rows of this job")
     settings = {**job.settings.model_dump(mode="json"), **job.training.model_dump(mode="json")}
-    settings.pop("pretrained_vectors", None)  # the weights that they are given hold them already
+    vectors = settings.pop("pretrained_vectors", None)  # the weights that they are given hold them already
+    if vectors and "pretrained_vectors" in job.settings.marked(ReadByAll):
+        settings["pretrained_vectors"] = _absolute(vectors)
     settings |= {"price": None, "budget": None}  # the driver keeps the account
     settings |= job.reading.model_dump(mode="json", exclude_unset=True)
     return Call(

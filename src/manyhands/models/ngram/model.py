@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.errors import UsageError
-from manyhands.models.model import Arrays, Contribution, Contributions, Scores
+from manyhands.models.model import QUANTISED_ALREADY, Arrays, Contribution, Contributions, Scores
 from manyhands.models.ngram.features import Features, FeatureSpace, Featuriser, score_rows
 from manyhands.models.ngram.quantize import PACKED, Packed, quantize
 from manyhands.text.corpus import NO_WORD, Corpus
@@ -85,7 +85,7 @@ class NgramModel(ABC):
 
     def quantize(self, size: int, rest: int) -> Self:
         if self._packed:
-            raise UsageError("this bundle is quantised already; quantise the one that it was made from")
+            raise UsageError(QUANTISED_ALREADY)
         packed = quantize(self.arrays(), self.space, self.table_name, self.scaled, size, rest)
         return self.from_parts({**self.facts(), PACKED: packed.facts}, packed.arrays)
 
