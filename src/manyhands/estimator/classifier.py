@@ -10,9 +10,9 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import check_random_state
+from sklearn.utils import TransformerTags, check_random_state
 from sklearn.utils.metaestimators import available_if
 
 from manyhands.bundle.bundle import Bundle
@@ -77,7 +77,7 @@ Method = TypeVar("Method")
 _with_features: Callable[[Method], Method] = available_if(_has_features)
 
 
-class TextClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classify texts; the input is a list (array, column, Arrow array) of strings, not a matrix.
 
     Where a parameter is None, the model's own default holds; parameters of other models are refused.
@@ -180,6 +180,11 @@ class TextClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # type:
             )
             matrix.sum_duplicates()
             return matrix
+
+    @_with_features
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> csr_matrix:
+        """``fit``, and the features of the same texts."""
+        return self.fit(X, y, sample_weight).transform(X)
 
     @_with_features
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
@@ -372,6 +377,8 @@ class TextClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # type:
         tags.input_tags.two_d_array = False
         tags.non_deterministic = not self.deterministic
         tags.classifier_tags.multi_label = True
+        if _has_features(self):
+            tags.transformer_tags = TransformerTags(preserves_dtype=[])  # texts are no numbers
         return tags
 
 
