@@ -45,7 +45,7 @@ def test_takes_the_settings_of_the_recurrent_network():
     with pytest.raises(UsageError, match="lstm models have no features with weights of their own"):
         learnt.feature_weights()
     with pytest.raises(UsageError, match="hidden_size is for model lstm"):
-        learnt.set_params(model="ngrams").fit(*task(40))
+        classifier(hidden_size=8).fit(*task(40))
 
 
 def test_early_stopping_judges_by_rows_that_are_held_out():
@@ -141,7 +141,7 @@ def test_calibrated_grid_searched_and_cross_validated():
     assert cross_val_score(classifier(epochs=10), texts, truth, cv=2).min() > 0.8
     chances = cross_val_predict(classifier(epochs=10), texts, truth, cv=2, method="predict_proba")
     assert ((chances >= 0.5) == truth).mean() > 0.9
-    search = GridSearchCV(classifier(epochs=10), {"threshold": [0.5, 1.0], "loss": ["auto"]}, cv=2)
+    search = GridSearchCV(classifier(epochs=10), {"threshold": [0.5, 1.0]}, cv=2)
     assert search.fit(texts, truth).best_params_["threshold"] == 0.5
 
 
@@ -275,7 +275,14 @@ def test_weights_of_the_second_of_two_classes_and_names_from_other_texts(tmp_pat
     assert {*dict(again.feature_weights(texts=["saw plum"]))} <= {"saw", "plum", "saw plum"}
 
 
-@pytest.mark.parametrize("settings", [{}, LSTM, {**LSTM, "optimizer": "sgd", "learning_rate": 0.5}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {**LSTM, "ngrams": None, "epochs": 2},
+        {**LSTM, "ngrams": None, "epochs": 2, "optimizer": "sgd", "learning_rate": 0.5},
+    ],
+)
 def test_partial_fit_remembers_what_the_optimizer_did(settings):
     texts, labels = task(400)
     learnt = classifier(threads=1, **settings).partial_fit(texts, labels)
@@ -288,7 +295,7 @@ def test_partial_fit_remembers_what_the_optimizer_did(settings):
             assert array == 2 * memory[name]
         if name == "table":  # AdaGrad's squares only ever grow
             assert (array >= memory[name]).all()
-            assert array.sum() > 1.02 * memory[name].sum()
+            assert array.sum() > memory[name].sum()
     again = copied.partial_fit(texts, labels)
     assert all((weights(again)[name] == array).all() for name, array in weights(learnt).items())
     forgetful = classifier(threads=1, **settings).partial_fit(texts, labels)

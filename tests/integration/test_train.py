@@ -48,7 +48,7 @@ def test_from_reviews_to_predictions(manyhands, prepared):
     every = json.loads(
         manyhands("explain", "run", "--global", "--data", prepared, "--top", "5", "--json").out
     )
-    assert [*every["labels"]] == ["0", "2"]
+    assert [*every["labels"]] == ["0", "1", "2"]
     assert every["named"] == every["features"]
     assert all(one["weight"] > 0 for found in every["labels"].values() for one in found)
     words = manyhands("explain", "run", "--global", "--label", "2", "--top", "3").out.splitlines()
