@@ -20,7 +20,7 @@ from manyhands.kernels.simd import LINE, Floats
 from manyhands.machine import refuse_if_too_large
 from manyhands.models.learner import Crew, Loss, StateArray
 from manyhands.models.losses import LOSSES, choose
-from manyhands.models.model import CLASSIFY, EMBED, EXPLAIN, ONNX, QUANTIZE, Arrays, Scores
+from manyhands.models.model import CLASSIFY, EMBED, EXPLAIN, FEATURES, ONNX, QUANTIZE, Arrays, Scores
 from manyhands.models.ngram import fasttext_kernels as kernels
 from manyhands.models.ngram.features import (
     ROWS_AT_ONCE,
@@ -81,7 +81,7 @@ class FastTextSettings(NgramSettings):
 class FastTextModel(NgramModel):
     """``vectors`` has a row for each feature, ``outputs`` one for each label; columns past ``dim`` are 0."""
 
-    can: ClassVar[frozenset[str]] = frozenset({CLASSIFY, EMBED, EXPLAIN, QUANTIZE, ONNX})
+    can: ClassVar[frozenset[str]] = frozenset({CLASSIFY, EMBED, EXPLAIN, FEATURES, QUANTIZE, ONNX})
     distinct, table_name, scaled = False, "vectors", 0
 
     def __init__(
@@ -159,6 +159,17 @@ class FastTextModel(NgramModel):
 
     def bias_of(self, label: int) -> float:
         return 0.0
+
+    def feature_weights(self, label: int) -> npt.NDArray[np.float32]:
+        return np.asarray(self.vectors[:, : self.dim] @ self.outputs[label, : self.dim], np.float32)
+
+    def linear(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        coefficients = self.outputs[:, : self.dim] @ self.vectors[:, : self.dim].T
+        return coefficients, np.zeros(len(self.labels), np.float32)
+
+    def _values(self, features: Features) -> npt.NDArray[np.float32]:
+        counts = np.diff(features.offsets)
+        return np.repeat(1 / np.maximum(counts, 1), counts).astype(np.float32)
 
     def add_to(self, graph: OnnxGraph) -> None:
         """The mean of the vectors of the features, and its product with the vector of each label."""

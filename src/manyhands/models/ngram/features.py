@@ -26,6 +26,7 @@ from manyhands.parallel import map_unordered
 from manyhands.records import Resources
 from manyhands.settings import Buckets, CharNgramSettings, Common, MinCount, ModelSettings, Shapes
 from manyhands.text.corpus import Corpus, corpus_of, corpus_once
+from manyhands.text.ngram_names import NgramNames
 from manyhands.text.ngrams import Letters, NgramHashing, Slots, row_slots, word_slots
 from manyhands.text.ragged import Ragged
 
@@ -106,6 +107,20 @@ class FeatureSpace:
         out = np.empty(len(self.numbers), np.uint32)
         out[self.numbers] = np.flatnonzero(set_bits)
         return out
+
+
+def name_features(space: FeatureSpace, corpus: Corpus) -> NgramNames:
+    """Names for the features of which the corpus has n-grams; ``words`` are those of the corpus."""
+    letters, width = space.hashing.letters(corpus), max(space.hashing.ngrams, 2)
+    runs, lengths = np.zeros((len(space), width), np.uint32), np.zeros(len(space), np.uint8)
+    votes, arguments = np.zeros(len(space), np.int32), kernel_arguments(space.hashing, corpus, letters)
+    for start in range(0, len(corpus), ROWS_AT_ONCE):
+        tokens, offsets = corpus.take(np.arange(start, min(start + ROWS_AT_ONCE, len(corpus))))
+        room = room_for(space.hashing, tokens, offsets, letters).one_row
+        slots, features = np.empty(room, np.uint32), np.empty(room, np.int64)
+        work = slots, features, runs, lengths, votes
+        kernels.name(tokens, offsets, *arguments, space.index, space.numbers, *work)
+    return NgramNames(corpus.words, runs, lengths, space.hashing.chars)
 
 
 class Featuriser:
