@@ -50,6 +50,7 @@ SPREADS = {
     "average": "partitions",
 }
 WITHIN, MOST = 0.15, 0.35
+START_SECONDS = 120
 
 
 def datasets(data: Path, folder: Path) -> dict[str, Path]:
@@ -120,12 +121,12 @@ def average_apart(data: Path, home: Path, model: str, settings: dict[str, Any]) 
     try:
         master = [program, f"{deploy}.master.Master", "--host", HOSTS["mha"], "--port", "7077"]
         started.append(start_on("mha", [*master, "--webui-port", "0"], home / "master.log"))
-        time.sleep(6)
+        wait_for(home / "master.log", "I have been elected leader", 1)
         for host, ip in HOSTS.items():
             worker = [program, f"{deploy}.worker.Worker", "--host", ip, "-c", "1", "-m", "2g"]
             worker += ["--work-dir", str(home / host), "--webui-port", "0", address]
             started.append(start_on(host, worker, home / f"{host}.log"))
-        time.sleep(8)
+        wait_for(home / "master.log", "Registering worker", len(HOSTS))
         command = ["ip", "netns", "exec", "mha", sys.executable, "-m", "manyhands", "train", str(data)]
         command += ["--out", str(home / "average"), "--overwrite", "--json", "--model", model]
         command += [*options(settings), "--spread", "average", "--partitions", "2", "--master", address]
@@ -138,6 +139,15 @@ def average_apart(data: Path, home: Path, model: str, settings: dict[str, Any]) 
         for process in started:
             process.kill()
             process.wait()
+
+
+def wait_for(log: Path, words: str, times: int) -> None:
+    """Until a log has these words so often: on a busy machine that takes its time."""
+    ends = time.monotonic() + START_SECONDS
+    while log.read_text().count(words) < times:
+        if time.monotonic() > ends:
+            raise SystemExit(f"{log.name} did not say '{words}' in {START_SECONDS} s")
+        time.sleep(0.5)
 
 
 def start_on(host: str, command: list[str], log: Path) -> "subprocess.Popen[bytes]":
