@@ -107,7 +107,8 @@ def crew_apart(data: Path, home: Path, model: str, number: int, settings: dict[s
 
 
 def server_apart(data: Path, home: Path, model: str, address: str, settings: dict[str, Any]) -> float:
-    words = [*options(settings), "--threads", "1", "--spread", "server", "--workers", "2", "--shards", "2"]
+    words = [*options(settings), "--threads", "1", "--spread", "server", "--workers", "2"]
+    words += ["--shards", str(len(HOSTS))]
     found = over(SLOW, data, home / "server", model, [*words, "--address", address])
     return float(found["learning"])
 
@@ -246,7 +247,7 @@ def _links(
             settings = MODELS[model][1]
             for spread in [spread for spread in given.spreads if spread != "single"]:
                 made, calibration = probes[model, spread]
-                work = replace(made.work, loop_only=True)
+                work = replace(made.work, loop_only=True, shards=len(HOSTS))
                 predicted = calibration.predict(work, [apart()])[0]
                 taken = []
                 for _ in range(given.link_repeats):

@@ -178,7 +178,7 @@ class _Prober:
             yield from self._crew()
         if not self._way.waits and not self._shares:
             yield self._replicas()
-        elif self._spread != SINGLE and not self._way.sends_weights and self._way.waits:
+        if self._spread != SINGLE and not self._said.moves:
             self._count_bytes()
 
     def _size(self, alone: dict[str, Any]) -> int:
@@ -351,7 +351,7 @@ class _Prober:
             shared=not self._shares,
             in_memory=not self._shares,
             most_stretch=1 if self._shares else MOST_STRETCH,
-            exchange_bytes=self._said.moves,
+            exchange_bytes=self._said.moves or work.exchange_bytes,
             exchange_rows=0 if self._shares else self._said.rows,
             end_bytes=(2 if self._shares else 3) * weights,
         )
