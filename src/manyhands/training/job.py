@@ -119,6 +119,7 @@ class Outcome:
     spread: str
     workers: int
     account: Account
+    state_bytes: int  # of all that the learner keeps in memory and changes
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -126,6 +127,7 @@ class Outcome:
             "spread": self.spread,
             "workers": self.workers,
             "examples_seen": self.state.seen,
+            "state_bytes": self.state_bytes,
             "traffic": asdict(self.traffic),
         }
 
