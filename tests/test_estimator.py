@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
@@ -349,7 +350,11 @@ BAD_LABELS = [
     ([np.nan, 1.0], "NaN"),
     ([["a"], "b"], r"y\[1\] is not a list of labels"),
     ([["a"], ["b"], ["c"]], "X has 2 texts and y has 3 lists"),
-    (np.eye(2), "1d array"),
+    (np.eye(3), "X has 2 texts and y has 3 rows"),
+    (2 * np.eye(2), "MultiOutputClassifier"),
+    (np.array([["a", "b"], ["b", "a"]]), "MultiOutputClassifier"),
+    (np.array([[np.nan, 1], [0, 1]]), "other values than 0 and 1"),
+    (csr_array(2 * np.eye(2)), "MultiOutputClassifier"),
     ([b"a", b"b"], "cannot be used"),
     ("ab", "1d array"),
 ]

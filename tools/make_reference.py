@@ -1,5 +1,6 @@
-"""Write what is made from other sources: docs/reference/cli.md from the command line's own help, and every
-table between ``<!-- table: name -->`` and ``<!-- end -->`` from the benchmark records.
+"""Write what is made from other sources: docs/reference/cli.md from the command line's own help,
+docs/reference/api.md from docstrings, and every table between ``<!-- table: name -->`` and ``<!-- end -->``
+from the benchmark records.
 
 With ``--check``, only say what is out of date.
 """
@@ -14,10 +15,12 @@ from typing import Any
 
 from typer.testing import CliRunner
 
+from api_reference import api_page
 from manyhands.cli.main import VERBS, build
 
 ROOT = Path(__file__).parent.parent
 COMMAND_LINE = ROOT / "docs" / "reference" / "cli.md"
+PACKAGE = ROOT / "docs" / "reference" / "api.md"
 PLAIN = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}
 TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 SET_NAMES = {"imdb_polarity": "IMDB", "tripadvisor_polarity": "TripAdvisor"}
@@ -193,6 +196,34 @@ def quantize() -> Rows:
                 f"{r['accuracy_at_2_mb']} %",
             )
             for r in record("quantize")["results"]
+        ),
+    ]
+
+
+def audit() -> Rows:
+    return [
+        (
+            "set",
+            "rows",
+            "planted",
+            "found in as many rows",
+            "share",
+            "others",
+            "of these, listed anyway",
+            "seconds",
+        ),
+        *(
+            (
+                name,
+                f"{r['rows']:,}",
+                f"{r['runs'][0]['planted']:,}",
+                ", ".join(f"{run['found']:,}" for run in r["runs"]),
+                f"{100 * r['precision']:.1f} %",
+                ", ".join(f"{run['others']:,}" for run in r["runs"]),
+                ", ".join(f"{run['others_listed_without_planting']:,}" for run in r["runs"]),
+                min(run["seconds"] for run in r["runs"]),
+            )
+            for name, r in record("audit")["results"].items()
         ),
     ]
 
@@ -769,8 +800,8 @@ def plans() -> Rows:
 TABLES: dict[str, Callable[[], Rows]] = {
     make.__name__: make
     for make in (
-        results, classify, quantize, lstm, lstm_accuracy, embed, study, rare, pip, iris, averages, balance,
-        crews, crews_of_words, crew_speed, crew_work, links, kills, hosts, server_speed, server_slow,
+        results, classify, quantize, audit, lstm, lstm_accuracy, embed, study, rare, pip, iris, averages,
+        balance, crews, crews_of_words, crew_speed, crew_work, links, kills, hosts, server_speed, server_slow,
         server_kills, server_emulated, server_links, stream, stream_memory, stream_brokers, stream_kills,
         serve, serve_overload, serve_fuzz, prepare, spark, rows, memory, predict_files, s3_kills, storage,
         plans,
@@ -786,9 +817,9 @@ def table(rows: Rows) -> str:
 
 def pages() -> dict[Path, str]:
     """Every page that is made, or has a table that is, as it should be."""
-    found = {COMMAND_LINE: command_line()}
+    found = {COMMAND_LINE: command_line(), PACKAGE: api_page()}
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
-        text = "" if page == COMMAND_LINE else page.read_text()
+        text = "" if page in found else page.read_text()
         if TABLE.search(text):
             found[page] = TABLE.sub(lambda match: match[1] + table(TABLES[match[2]]()), text)
     return found

@@ -36,6 +36,13 @@ class Search(NamedTuple):
     log: bool = False
 
 
+class ChangesTask:
+    """Marks a setting of word vectors that changes what there is to guess in held-out text.
+
+    The likelihoods of different values cannot be compared, so ``tune`` searches it only by sets of words.
+    """
+
+
 @dataclass(frozen=True)
 class OneOf:
     """Marks a setting whose values are the names of a catalog."""
@@ -53,6 +60,10 @@ class OneOf:
 
 class Shapes:
     """Marks a setting that shapes the arrays of a model: it cannot change when the model is continued."""
+
+
+class ReadByAll:
+    """Marks a setting that names a file which decides about the arrays: every worker reads it."""
 
 
 class Secret:
@@ -146,6 +157,11 @@ CharNgrams = Annotated[
 ]
 Buckets = Annotated[
     int, Field(ge=1, le=2**28, description="Hash buckets for n-grams, at most (the hashing trick)."), Shapes()
+]
+PretrainedVectors = Annotated[
+    str | None,
+    Field(description="File of word vectors to start from, with --dim numbers each."),
+    Flag(also="--vectors"),
 ]
 Negatives = Annotated[
     int, Field(ge=1, le=1000, description="Negative samples drawn for each positive example.")
@@ -254,13 +270,20 @@ class Alternative:
     effort: int = 1
 
 
-class ModelSettings(Settings):
-    """What every model has; each adds its own.
+class Axis(NamedTuple):
+    """Alternatives of which training takes one, or none of them.
 
-    ``choices`` are the alternatives that training chooses from, axis by axis.
+    Where the best of them depends on how many rows there are, it is looked for ``again`` on more of them.
     """
 
-    choices: ClassVar[tuple[tuple[Alternative, ...], ...]] = ()
+    alternatives: tuple[Alternative, ...]
+    again: bool = False
+
+
+class ModelSettings(Settings):
+    """What every model has; each adds its own. ``choices`` are what training may choose, axis by axis."""
+
+    choices: ClassVar[tuple[Axis, ...]] = ()
 
     epochs: Epochs
     learning_rate: LearningRate

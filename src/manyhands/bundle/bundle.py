@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -94,13 +95,14 @@ class Bundle:
             raise InputError("this bundle keeps no vocabulary; take the model it was made from")
         return Vocabulary.load(self.folder)
 
-    def scores(self, texts: Ragged) -> Scores:
-        """The probability of each label for each raw text."""
-        return self.classifier.score_texts(self.normaliser.ragged(texts))
+    def scores(self, texts: Ragged | Sequence[str]) -> Scores:
+        """The probability of each label for each raw text, in the order of ``labels``."""
+        given = texts if isinstance(texts, Ragged) else _ragged(texts)
+        return self.classifier.score_texts(self.normaliser.ragged(given))
 
-    def predict(self, texts: list[str], top: int = 1) -> list[list[tuple[str, float]]]:
+    def predict(self, texts: Ragged | Sequence[str], top: int = 1) -> list[list[tuple[str, float]]]:
         """The most likely labels of each text, with their probabilities."""
-        return self.likeliest(self.scores(from_strings(texts)), top)
+        return self.likeliest(self.scores(texts), top)
 
     def likeliest(self, scores: Scores, top: int) -> list[list[tuple[str, float]]]:
         """Of each row of scores the most likely labels, with their probabilities."""
@@ -127,6 +129,18 @@ class Bundle:
                 raise InputError(
                     f"{name} of {self.folder} is damaged (wrong checksum); fetch the bundle again"
                 )
+
+
+def _ragged(texts: Sequence[str]) -> Ragged:
+    """Texts of a list; a single one would be taken for a list of its letters."""
+    if isinstance(texts, str):
+        raise UsageError("texts are a single str; give a list of texts, [text] for one of them")
+    try:
+        return from_strings(texts)
+    except (TypeError, AttributeError):
+        raise UsageError("texts hold something else than texts; give a list of str") from None
+    except UnicodeEncodeError:
+        raise InputError("a text holds half a character (a lone surrogate); mend it") from None
 
 
 def _sums(folder: Path) -> list[str]:

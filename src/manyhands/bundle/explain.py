@@ -37,7 +37,8 @@ def explain(bundle: Bundle, text: str, label: str | None = None) -> Explanation:
 def word_parts(bundle: Bundle, text: str, explanation: Explanation) -> list[Contribution]:
     """The part of each word of the normalised text, in its order; with the bias, they add up to the score.
 
-    An n-gram belongs to its words in equal shares, and to all places where it stands.
+    An n-gram belongs to its words in equal shares, and to all places where it stands, unless its part
+    is that of one place.
     """
     words = bundle.normaliser(text).split()
     places: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -48,6 +49,9 @@ def word_parts(bundle: Bundle, text: str, explanation: Explanation) -> list[Cont
         places[f"letters of {words[start]}"].append((start, start + 1))
     sums = [0.0] * len(words)
     for part in explanation.parts:
+        if part.place is not None:
+            sums[part.place] += part.part
+            continue
         # N-grams that share a feature share its part; but a text may hold the sign between them itself.
         found = places.get(part.ngram) or [at for name in part.ngram.split(" / ") for at in places[name]]
         for start, end in found:

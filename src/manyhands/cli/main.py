@@ -22,6 +22,7 @@ VERBS = {
     "train": "Train a classifier or word vectors.",
     "stream": "Learn from a stream of messages without end.",
     "evaluate": "Evaluate a classifier or word vectors.",
+    "audit": "List the rows whose labels look wrong, and why.",
     "predict": "Predict the labels of texts.",
     "serve": "Serve a model over HTTP, with a page to try it.",
     "explain": "Show what each n-gram adds to a prediction.",

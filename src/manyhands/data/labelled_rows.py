@@ -75,11 +75,24 @@ def _checked_rows(split: Split, words: int, rows: Ints) -> tuple[Tokens, Ints]:
 
 
 @dataclass(frozen=True)
+class Places:
+    """Where rows stand in their files: a run of rows for each piece that was read, and their lines."""
+
+    files: list[str]  # the file of each run
+    ends: Ints  # the first row behind each run
+    lines: Ints  # of each row
+
+    def of(self, row: int) -> tuple[str, int]:
+        return self.files[int(np.searchsorted(self.ends, row, "right"))], int(self.lines[row])
+
+
+@dataclass(frozen=True)
 class RawRows:
     """The rows of raw files, all of them in their order, and what their labels mean."""
 
     examples: LabelledRows
     scheme: LabelScheme
+    places: Places | None = None  # None of tables of numbers
 
 
 def read_rows(
@@ -112,7 +125,12 @@ def read_rows(
         labels = every.take(ids) if every.multi_label else Labels.single(every.ids[ids], every.names)
     weights = np.concatenate([piece.weights for piece in pieces])
     left_out = sum(piece.left_out for piece in pieces)
-    return RawRows(LabelledRows(corpus, labels, weights, left_out), reader.label_encoder.scheme)
+    places = Places(
+        [piece.file for piece in pieces],
+        np.cumsum([len(piece.lines) for piece in pieces]),
+        np.concatenate([piece.lines for piece in pieces]),
+    )
+    return RawRows(LabelledRows(corpus, labels, weights, left_out), reader.label_encoder.scheme, places)
 
 
 @dataclass(frozen=True)
@@ -124,15 +142,21 @@ class _NumberedPiece:
     labels: LabelIds
     weights: Weights
     left_out: int
+    file: str
+    lines: Ints
 
 
 def _number_words(reader: Reader, tables: WordTables, piece: tuple[int, SourcePiece]) -> _NumberedPiece:
     parsed = reader.parse(piece[1])
     texts, labels, weights, rows = parsed.texts, parsed.labels, parsed.weights, parsed.usable
+    lines = parsed.lines
     if len(rows) < len(texts):
-        texts, labels, weights = texts.take(rows), labels[rows], weights[rows]
+        texts, labels, weights, lines = texts.take(rows), labels[rows], weights[rows], lines[rows]
     number, table = tables.for_this_thread()
-    return _NumberedPiece(table.number(texts), number, labels, weights, parsed.tally.rows - len(rows))
+    left_out = parsed.tally.rows - len(rows)
+    return _NumberedPiece(
+        table.number(texts), number, labels, weights, left_out, parsed.tally.file, np.asarray(lines)
+    )
 
 
 def _corpus(pieces: list[_NumberedPiece], tables: WordTables) -> Corpus:

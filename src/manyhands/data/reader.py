@@ -49,6 +49,7 @@ class ParsedPiece:
     weights: Weights
     usable: Ints
     tally: PieceTally
+    lines: Ints  # where each row begins in its file, counted from 1
 
 
 class Reader:
@@ -127,7 +128,7 @@ class Reader:
         lines += [(lost.line, lost.reason) for lost in records.lost]
         empty_rows = int(empty.sum()) - sum(bool(empty[row]) for row in rejected)
         tally = PieceTally(records.file, len(empty) + len(records.lost), empty_rows, lines)
-        return ParsedPiece(texts, labels, weights, np.flatnonzero(usable), tally)
+        return ParsedPiece(texts, labels, weights, np.flatnonzero(usable), tally, records.lines)
 
 
 def read_texts(sources: Sequence[str], settings: PrepareSettings, progress: Progress) -> Iterator[Ragged]:

@@ -12,7 +12,7 @@ from manyhands.kernels.compile import Hashes, Ints, kernel
 from manyhands.machine import cores
 from manyhands.parallel import map_ordered
 from manyhands.text.corpus import Corpus
-from manyhands.text.hashing import mix
+from manyhands.text.hashing import fractions, mix
 from manyhands.text.ragged import places_of
 
 Tokens = npt.NDArray[np.integer]
@@ -99,6 +99,21 @@ class LabelledRows:
         """How much each row counts; None if all count alike."""
         return None if len(self) == 0 or (self.weights == self.weights[0]).all() else self.weights
 
+    def held_out(self, share: float, seed: int = 0) -> "tuple[LabelledRows, LabelledRows]":
+        """All but a share of the rows, and that share: drawn by their texts, so equal ones stay together."""
+        parts = [
+            np.arange(start, min(start + FINGERPRINT_ROWS, len(self)))
+            for start in range(0, len(self), FINGERPRINT_ROWS)
+        ]
+        digests = [self._digests(rows) for rows in parts]
+        drawn = fractions(np.concatenate([np.empty(0, np.uint64), *digests]), seed) < share
+        return self.take(np.flatnonzero(~drawn)), self.take(np.flatnonzero(drawn))
+
+    def _digests(self, rows: Ints) -> Hashes:
+        out = np.empty(len(rows), np.uint64)
+        _digest(*self.corpus.take(rows), self.corpus.hashes, out)
+        return out
+
     def __len__(self) -> int:
         return len(self.corpus)
 
@@ -115,6 +130,15 @@ class LabelledRows:
         tokens, offsets = self.corpus.take(rows)
         labels = self.labels.take(rows)
         return int(_fold(np.uint64(0), tokens, offsets, self.corpus.hashes, labels.ids, self.weights[rows]))
+
+
+@kernel
+def _digest(tokens: Tokens, offsets: Ints, hashes: Hashes, out: Hashes) -> None:
+    for row in range(len(out)):
+        value = np.uint64(0)
+        for i in range(offsets[row], offsets[row + 1]):
+            value = mix(value + hashes[tokens[i]])
+        out[row] = value
 
 
 @kernel

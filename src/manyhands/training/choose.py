@@ -28,17 +28,17 @@ from manyhands.training.learn import learn
 from manyhands.training.objective import measured, objective_of
 from manyhands.training.state import LESS_IS_BETTER, worth
 
-# Words to choose by, for each level of effort: a share of all, and in any case as many as a dozen trainings
-# learn in a few seconds.
-SHARE = {1: 1 / 12, 2: 1 / 3, 3: 1.0}
-FREE_WORDS = {1: 1_000_000, 2: 4_000_000, 3: 20_000_000}
+# Words to choose by, for each level of effort: for all axes, and again for those that depend on how many
+# rows there are.
+FIRST_WORDS = {1: 600_000, 2: 3_000_000, 3: 10_000_000}
+AGAIN_WORDS = {1: 3_000_000, 2: 12_000_000, 3: 50_000_000}
 ROUNDS = {1: 1, 2: 2, 3: 4}
 COLUMNS = 64  # so many classes take as long again as looking up the n-grams does
 FEW_ROWS, FEW_FOLDS, FOLDS = 2000, 5, 3
+HELD_OUT = 4  # of the rows to choose by again, every so manieth
 LEAST_ROWS = 20
 BEHIND = 2.0  # standard errors: then the difference is hardly chance
-# Standard errors by which an alternative must be better; for a sample more, as all rows may want another one.
-WORTH, WORTH_OF_SAMPLE = 0.5, 1.0
+WORTH = 1.0  # standard errors by which an alternative must be better
 
 
 @dataclass
@@ -73,8 +73,8 @@ class Chosen:
     def summary(self) -> str:
         """A line for people."""
         said = " ".join(f"{option(name)} {value}" for name, value in self.settings.items())
-        measure, rows = self.facts["judged_by"].replace("_", " "), self.facts["rows"]
-        found = f"{measure} {self.facts['score']:.4f} by cross-validation on {rows:,} rows"
+        measure, rows = self.facts["judged_by"].replace("_", " "), self.facts["held_out"]
+        found = f"{measure} {self.facts['score']:.4f} on {rows:,} rows held out"
         return f"chosen of {self.facts['tried']}: {said or 'the defaults'} ({found}; --effort 0 skips this)"
 
 
@@ -97,16 +97,21 @@ def choose(job: Job, examples: LabelledRows, progress: Progress) -> Chosen | Non
     axes = _axes(job.settings, effort)
     if not axes or job.previous is not None or len(examples) < LEAST_ROWS:
         return None
-    began = time.monotonic()
-    ready = objective_of(job.model).ready(job, examples)
-    sample = _sample(ready, effort, job)
-    search = _Search(job, sample, WORTH if len(sample) == len(ready) else WORTH_OF_SAMPLE, progress)
-    best = search.run(axes, ROUNDS[effort])
+    began, ready = time.monotonic(), objective_of(job.model).ready(job, examples)
+    sample = _sample(ready, FIRST_WORDS[effort], job)
+    search = _Search(job, sample, _folds(sample, job.settings.seed), progress)
+    best = search.run([{}], [alternatives for alternatives, _ in axes], ROUNDS[effort])
+    tried = len(search.tried)
+    if len(sample) < len(ready):
+        sample = _sample(ready, AGAIN_WORDS[effort], job)
+        search = _Search(job, sample, [np.arange(0, len(sample), HELD_OUT)], progress)
+        best = search.run([{}, best.settings], [alternatives for alternatives, again in axes if again], 1)
+        tried += len(search.tried)
     facts = {
         "effort": effort,
-        "rows": len(search.rows),
-        "folds": len(search.folds),
-        "tried": len(search.tried),
+        "rows": len(sample),
+        "held_out": int(sum(len(fold) for fold in search.folds)),
+        "tried": tried,
         "judged_by": search.judged_by,
         "score": round(abs(best.score), 6),  # a log loss is turned round while candidates are compared
         "settings": best.settings,
@@ -115,14 +120,14 @@ def choose(job: Job, examples: LabelledRows, progress: Progress) -> Chosen | Non
     return Chosen(best.settings, search.held_out(best), facts)
 
 
-def _axes(settings: ModelSettings, effort: int) -> list[list[dict[str, Any]]]:
-    """What is open on each axis: nothing that the user has set."""
+def _axes(settings: ModelSettings, effort: int) -> list[tuple[list[dict[str, Any]], bool]]:
+    """What is open on each axis, nothing that the user has set; and whether it is looked at again."""
     axes = []
-    for axis in settings.choices:
-        alternatives = [_open(alternative, settings) for alternative in axis if alternative.effort <= effort]
-        distinct = [one for i, one in enumerate(alternatives) if one and one not in alternatives[:i]]
+    for alternatives, again in settings.choices:
+        found = [_open(alternative, settings) for alternative in alternatives if alternative.effort <= effort]
+        distinct = [one for i, one in enumerate(found) if one and one not in found[:i]]
         if distinct:
-            axes.append(distinct)
+            axes.append((distinct, again))
     return axes
 
 
@@ -135,37 +140,37 @@ def _open(alternative: Alternative, settings: ModelSettings) -> dict[str, Any]:
     return {name: value for name, value in wanted.items() if name not in given}
 
 
-def _sample(examples: LabelledRows, effort: int, job: Job) -> LabelledRows:
-    """A random part of the rows, as large as it may be."""
+def _sample(examples: LabelledRows, most_words: int, job: Job) -> LabelledRows:
+    """A random part of the rows, as large as it may be; all of them if they are few."""
     words, columns = max(examples.corpus.tokens, 1), len(examples.labels.names)
-    most = max(words * SHARE[effort], FREE_WORDS[effort] / (1 + columns / COLUMNS))
-    count = min(int(len(examples) * most / words), len(examples))
+    count = int(len(examples) * most_words / (1 + columns / COLUMNS) / words)
     order = np.random.default_rng([job.settings.seed, len(examples)]).permutation(len(examples))
-    rows = examples.take(np.sort(order[: max(count, min(FEW_ROWS, len(examples)))]))
-    return replace(
-        rows, corpus=rows.corpus.compact()
-    )  # words that none of them has would be looked at each time
+    rows = examples.take(order[: max(count, FEW_ROWS)])
+    # Words of other rows would be looked at in each training.
+    return replace(rows, corpus=rows.corpus.compact())
 
 
 class _Search:
     """Trains and judges candidates on the same folds of the same rows."""
 
-    def __init__(self, job: Job, rows: LabelledRows, worth: float, progress: Progress) -> None:
-        self.rows, self._worth, self._progress = rows, worth, progress
+    def __init__(self, job: Job, rows: LabelledRows, folds: list[Ints], progress: Progress) -> None:
+        self.rows, self.folds, self._progress = rows, folds, progress
         alone = job.training.model_copy(update={"deterministic": True, "price": None, "budget": None})
         self._threads = job.resources.threads
         self._job = replace(
             job, training=alone, resources=replace(job.resources, threads=1), checkpoint=None, resume=False
         )
-        self.folds = _folds(rows, job.settings.seed)
         self.judged_by = objective_of(job.model).judged_by(job, rows)
         self.tried: list[Candidate] = []
         self._model: Any = None
 
-    def run(self, axes: list[list[dict[str, Any]]], rounds: int) -> Candidate:
-        best, total = self._candidate({}), rounds * sum(len(axis) for axis in axes)
+    def run(self, first: list[dict[str, Any]], axes: list[list[dict[str, Any]]], rounds: int) -> Candidate:
+        """Begin with the best of the ``first`` settings, and go through the axes."""
+        total = len(first) + rounds * sum(len(axis) for axis in axes)
         self._progress.stage("choosing settings", total, "trials")
+        best = self._candidate(first[0])
         self._race([best])
+        best = self._best_of(best, first[1:])
         for _ in range(rounds):
             before = best
             for axis in axes:
@@ -183,7 +188,7 @@ class _Search:
         self._race([best, *new])
         whole = [candidate for candidate in new if candidate.folds == len(self.folds)]
         for candidate in sorted(whole, key=lambda candidate: -candidate.score):
-            if candidate.score > best.score + self._worth * self._error(best, candidate):
+            if candidate.score > best.score + WORTH * self._error(best, candidate):
                 return candidate
         return best
 
@@ -191,7 +196,8 @@ class _Search:
         """The standard error of the difference: only rows on which they differ tell anything."""
         if self.rows.labels.multi_label or self.judged_by == LESS_IS_BETTER:
             return 0.0
-        return float(np.sqrt((one.hits != other.hits).sum())) / len(self.rows)
+        seen = np.concatenate(self.folds)
+        return float(np.sqrt((one.hits[seen] != other.hits[seen]).sum())) / len(seen)
 
     def _candidate(self, settings: dict[str, Any]) -> Candidate:
         rows, columns = len(self.rows), len(self.rows.labels.names)
@@ -206,13 +212,14 @@ class _Search:
             for _ in map_ordered(partial(self._learn_fold, number), running, self._threads):
                 pass
             candidates = list(self._in_the_race(candidates, number))
+        seen = np.concatenate(self.folds)
         for candidate in candidates:
-            report = judge(self._model, self.rows, scores=candidate.scores)
+            report = judge(self._model, self.rows.take(seen), scores=candidate.scores[seen])
             candidate.score = worth({self.judged_by: measured(report, self.judged_by)}, self.judged_by)
 
     def _learn_fold(self, number: int, candidate: Candidate) -> None:
         held_out = self.folds[number]
-        others = np.sort(np.concatenate([fold for i, fold in enumerate(self.folds) if i != number]))
+        others = np.setdiff1d(np.arange(len(self.rows)), held_out, assume_unique=True)
         settings = type(self._job.settings).create(
             **{**self._job.settings.model_dump(exclude_unset=True), **candidate.settings}
         )
@@ -240,7 +247,8 @@ class _Search:
                 yield candidate
 
     def held_out(self, best: Candidate) -> HeldOut:
-        return HeldOut(self.rows, best.scores, self._model)
+        seen = np.concatenate(self.folds)
+        return HeldOut(self.rows.take(seen), best.scores[seen], self._model)
 
 
 def _folds(rows: LabelledRows, seed: int) -> list[Ints]:

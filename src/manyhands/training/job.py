@@ -20,6 +20,7 @@ from manyhands.models.model import Model
 from manyhands.records import Resources, Traffic
 from manyhands.settings import (
     ModelSettings,
+    ReadByAll,
     ReadingSettings,
     Secret,
     Settings,
@@ -121,6 +122,7 @@ class Outcome:
     spread: str
     workers: int
     account: Account
+    state_bytes: int  # of all that the learner keeps in memory and changes
     calibrated: Calibrated | None = None  # how held-out rows set the probabilities right
 
     @property
@@ -129,6 +131,7 @@ class Outcome:
             "spread": self.spread,
             "workers": self.workers,
             "examples_seen": self.state.seen,
+            "state_bytes": self.state_bytes,
             "traffic": asdict(self.traffic),
         }
 
@@ -183,7 +186,9 @@ def call_elsewhere(job: Job) -> Call:
     if call is None:
         raise TypeError("nobody else could open the rows of this job")
     settings = {**job.settings.model_dump(mode="json"), **job.training.model_dump(mode="json")}
-    settings.pop("pretrained_vectors", None)  # the weights that they are given hold them already
+    vectors = settings.pop("pretrained_vectors", None)  # the weights that they are given hold them already
+    if vectors and "pretrained_vectors" in job.settings.marked(ReadByAll):
+        settings["pretrained_vectors"] = _absolute(vectors)
     settings |= {"price": None, "budget": None}  # the driver keeps the account
     settings |= job.reading.model_dump(mode="json", exclude_unset=True)
     return Call(

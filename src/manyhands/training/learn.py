@@ -95,11 +95,13 @@ class Training:
                 state.spent = self.account.spent
                 self.keeper.save(state)
             raise
-        for name, array in arrays_of(self.learner).items():
+        arrays = arrays_of(self.learner)
+        for name, array in arrays.items():
             if state.best_epoch not in (0, state.epoch) and self.exchange.keeps_weights:
                 array[...] = state.best[name]
         workers = self.exchange.workers
-        return Outcome(self.learner.model(), state, traffic, self.job.spread, workers, self.account)
+        size = sum(array.nbytes for array in arrays.values())
+        return Outcome(self.learner.model(), state, traffic, self.job.spread, workers, self.account, size)
 
 
 def begin(

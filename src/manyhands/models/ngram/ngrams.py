@@ -20,7 +20,7 @@ from manyhands.kernels.simd import LINE, aligned_zeros
 from manyhands.machine import refuse_if_too_large
 from manyhands.models.learner import Crew, Loss, StateArray
 from manyhands.models.losses import LOSSES
-from manyhands.models.model import CLASSIFY, EXPLAIN, ONNX, QUANTIZE, Arrays, Scores
+from manyhands.models.model import CLASSIFY, EXPLAIN, FEATURES, ONNX, QUANTIZE, Arrays, Scores
 from manyhands.models.ngram import ngrams_kernels as kernels
 from manyhands.models.ngram.features import (
     Features,
@@ -39,7 +39,7 @@ from manyhands.models.ngram.model import NgramModel
 from manyhands.models.ngram.quantize import Packed, unpack
 from manyhands.parallel import map_unordered
 from manyhands.records import Progress, Resources
-from manyhands.settings import Alternative, Buckets, Epochs, LearningRate, LossField, Search, Shapes
+from manyhands.settings import Alternative, Axis, Buckets, Epochs, LearningRate, LossField, Search, Shapes
 from manyhands.text.labelled_rows import LabelledRows
 from manyhands.text.ragged import Ragged
 
@@ -55,29 +55,30 @@ class NgramsSettings(NgramSettings):
     """The learning rate is that of a text of one n-gram; it is divided by the root of how many a text has."""
 
     choices = (
-        (
-            Alternative({"ngrams": 2}),
-            Alternative({"ngrams": 1}, effort=2),
-            Alternative({"ngrams": 4}, effort=3),
+        Axis(
+            (
+                Alternative({"ngrams": 2}),
+                Alternative({"ngrams": 1}, effort=2),
+                Alternative({"ngrams": 4}, effort=3),
+            )
         ),
-        (
-            Alternative({"char_ngrams": "3-5"}),
-            Alternative({"char_ngrams": "2-6"}, effort=3),
+        Axis((Alternative({"char_ngrams": "3-5"}), Alternative({"char_ngrams": "2-6"}, effort=3))),
+        Axis((Alternative({"scaling": "naive-bayes-idf"}), Alternative({"scaling": "idf"}))),
+        Axis(
+            (
+                Alternative({"learning_rate": 2.0}),
+                Alternative({"learning_rate": 8.0}),
+                Alternative({"loss": "softmax", "learning_rate": 3.0}),
+                Alternative({"loss": "softmax", "learning_rate": 8.0}),
+            ),
+            again=True,
         ),
-        (
-            Alternative({"scaling": "naive-bayes-idf"}),
-            Alternative({"scaling": "idf"}),
-        ),
-        (
-            Alternative({"learning_rate": 2.0}),
-            Alternative({"learning_rate": 8.0}),
-            Alternative({"loss": "softmax", "learning_rate": 3.0}),
-            Alternative({"loss": "softmax", "learning_rate": 8.0}),
-        ),
-        (
-            Alternative({"epochs": 10}),
-            Alternative({"min_count": 1}),
-            Alternative({"epochs": 2}, effort=2),
+        Axis(
+            (
+                Alternative({"epochs": 10}),
+                Alternative({"min_count": 1}),
+                Alternative({"epochs": 2}, effort=2),
+            )
         ),
     )
 
@@ -99,7 +100,7 @@ class NgramsSettings(NgramSettings):
 class NgramsModel(NgramModel):
     """``table`` has a row for each feature: its scale, then its weights; training adds columns behind."""
 
-    can: ClassVar[frozenset[str]] = frozenset({CLASSIFY, EXPLAIN, QUANTIZE, ONNX})
+    can: ClassVar[frozenset[str]] = frozenset({CLASSIFY, EXPLAIN, FEATURES, QUANTIZE, ONNX})
     distinct, table_name, scaled = True, "table", 1
 
     def __init__(
@@ -139,6 +140,20 @@ class NgramsModel(NgramModel):
         if len(self.bias) == len(self.labels):
             return float(self.bias[label])
         return float(self.bias[0]) / 2 * (1 if label else -1)
+
+    def feature_weights(self, label: int) -> npt.NDArray[np.float32]:
+        both = len(self.bias) == len(self.labels)
+        share = np.float32(1 if both else 0.5 if label else -0.5)
+        return np.asarray(self.table[:, 0] * self.table[:, 1 + label if both else 1] * share, np.float32)
+
+    def linear(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        return self.table[:, 1 : 1 + len(self.bias)].T, self.bias
+
+    def _values(self, features: Features) -> npt.NDArray[np.float32]:
+        scales, rows = self.table[features.ids, 0], len(features.offsets) - 1
+        row = np.repeat(np.arange(rows), np.diff(features.offsets))
+        squares = np.bincount(row, scales.astype(np.float64) ** 2, minlength=rows) + kernels.LEAST_LENGTH
+        return np.asarray(scales / np.sqrt(squares)[row], np.float32)
 
     def add_to(self, graph: OnnxGraph) -> None:
         """Gather the rows, scale them, bring the text to length 1, add the bias."""
