@@ -128,7 +128,7 @@ CURVES = st.lists(st.floats(0.01, 0.99), min_size=1, max_size=6, unique=True).ma
     lambda values: Isotonic(
         said=[0.0, *np.linspace(0.1, 0.9, len(values)).tolist(), 1.0],
         right=[0.0, *sorted(values), 1.0],
-        instead=PLAIN,
+        first=PLAIN,
     )
 )
 
@@ -150,7 +150,7 @@ def test_no_label_changes_and_shares_stay_shares(calibration, scores, hair):
 
 def test_json_gives_the_same_back_and_what_is_damaged_is_refused():
     form = TypeAdapter(Calibration)
-    curve = Isotonic(said=[0.0, 0.5, 1.0], right=[0.0, 0.3, 0.9], instead=PLAIN)
+    curve = Isotonic(said=[0.0, 0.5, 1.0], right=[0.0, 0.3, 0.9], first=PLAIN)
     for one in (PLAIN, curve):
         assert form.validate_json(form.dump_json(one)) == one
     for damaged in (

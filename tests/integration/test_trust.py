@@ -76,7 +76,7 @@ def test_onnx_has_the_temperature(folder, tmp_path, kind):
     bundle = load_bundle(folder / "run")
     temperature = bundle.config.calibration
     if kind == "isotonic":
-        curve = Isotonic(said=[0.0, 0.6, 1.0], right=[0.0, 0.5, 0.8], instead=temperature)
+        curve = Isotonic(said=[0.0, 0.6, 1.0], right=[0.0, 0.5, 0.8], first=temperature)
         curved = replace(bundle, config=bundle.config.model_copy(update={"calibration": curve}))
         convert(curved, "onnx", str(tmp_path / "model.onnx"))
     else:
@@ -197,7 +197,7 @@ def test_given_weights_of_classes():
 def test_raw_files_are_calibrated_by_rows_held_out_of_a_second_training(folder, tmp_path):
     run = train(folder / "raw.txt", tmp_path / "run", labels="as-is", deterministic=True)
     found = run.record["calibration"]
-    assert found["rows"] == 400 and found["ece_after"] < 0.08
+    assert found["rows"] == 4000 and found["ece_after"] < 0.08
     plain = train(
         folder / "raw.txt", tmp_path / "plain", labels="as-is", deterministic=True, calibrate="none"
     )

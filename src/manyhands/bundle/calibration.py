@@ -71,7 +71,7 @@ class Temperature(_Frozen):
 
 
 class Isotonic(_Frozen):
-    """How often the likeliest label is right, by its probability: a rising curve of straight pieces.
+    """After a temperature, how often the likeliest label is right: a rising curve of straight pieces.
 
     The other labels of the row share what is left as they did before. Where that would put another label in
     front, the likeliest keeps just enough to stay there. The curve rises everywhere: rows keep their order.
@@ -80,7 +80,7 @@ class Isotonic(_Frozen):
     kind: Literal["isotonic"] = "isotonic"
     said: Annotated[list[Share], Field(min_length=2, max_length=MOST_POINTS)]
     right: Annotated[list[Share], Field(min_length=2, max_length=MOST_POINTS)]
-    instead: Temperature  # where only scores can be scaled
+    first: Temperature  # all there is, where only scores can be scaled
 
     @model_validator(mode="after")
     def _rises(self) -> Self:
@@ -91,7 +91,7 @@ class Isotonic(_Frozen):
         return self
 
     def fits(self, labels: int) -> bool:
-        return labels > 1 and self.instead.fits(labels)
+        return labels > 1 and self.first.fits(labels)
 
     def apply(self, scores: Scores) -> Scores:
         """The probabilities of rows by labels, set right.
@@ -99,18 +99,19 @@ class Isotonic(_Frozen):
         Here 0.8 is halfway between what was right in 40 % and in 80 % of the cases.
 
         >>> good = Temperature(link="softmax", temperatures=[1.0])
-        >>> curve = Isotonic(said=[0.0, 0.7, 0.9, 1.0], right=[0.0, 0.4, 0.8, 0.9], instead=good)
+        >>> curve = Isotonic(said=[0.0, 0.7, 0.9, 1.0], right=[0.0, 0.4, 0.8, 0.9], first=good)
         >>> curve.apply(np.array([[0.8, 0.15, 0.05]], np.float32)).round(4).tolist()
         [[0.6000000238418579, 0.30000001192092896, 0.10000000149011612]]
         """
+        scores = self.first.apply(scores)
         out = np.empty_like(scores)
         right = np.interp(scores.max(axis=1), self.said, self.right)
-        _give_to_best(np.ascontiguousarray(scores), right, out)
+        _give_to_best(scores, right, out)
         return out
 
     def inverse(self, labels: int) -> Scores:
-        """As of ``instead``."""
-        return self.instead.inverse(labels)
+        """As of ``first``."""
+        return self.first.inverse(labels)
 
 
 Calibration = Annotated[Temperature | Isotonic, Field(discriminator="kind")]

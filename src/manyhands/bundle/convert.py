@@ -47,7 +47,7 @@ def _to_onnx(bundle: Bundle, out: str) -> list[str]:
     graph = OnnxGraph(labels, None if calibration is None else calibration.inverse(labels))
     model.add_to(graph)
     facts: dict[str, Any] = {"labels": config.labels, "text": config.text.model_dump(), "facts": config.facts}
-    if calibration is not None:  # a curve has no place in the graph; a temperature stands in for it
+    if calibration is not None:  # a curve has no place in the graph, only the temperature before it
         facts["calibration"] = {"bundle": calibration.kind, "graph": "temperature"}
     data = serialize_graph(graph, config.model, facts)
     with writing(out) as file:

@@ -1,7 +1,7 @@
 """Whether probabilities can be believed, and how to make them so: by rows that the model has not learnt from.
 
-A temperature divides all scores by one number; an isotonic curve says how often the likeliest label was right
-by what the model said. The choice falls on what gives held-out rows the smallest log loss in
+A temperature divides all scores by one number; an isotonic curve says, after that, how often the likeliest
+label was right. The choice falls on what gives held-out rows the smallest log loss in
 cross-validation; doing nothing takes part in it.
 """
 
@@ -245,8 +245,10 @@ def _isotonic(seen: _Seen) -> Isotonic:
     """Rising blocks, each by its middle: lines between them rise everywhere, where steps would tie."""
     from sklearn.isotonic import IsotonicRegression  # noqa: PLC0415 - slow to import
 
-    best = seen.scores.argmax(axis=1)
-    said = seen.scores[np.arange(len(best)), best].astype(np.float64)
+    first = _temperature(seen)
+    scores = first.apply(seen.scores)
+    best = scores.argmax(axis=1)
+    said = scores[np.arange(len(best)), best].astype(np.float64)
     right = (best == seen.truth).astype(np.float64)
     weights = seen.weights / seen.weights.mean()
     levels = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit_transform(
@@ -259,7 +261,7 @@ def _isotonic(seen: _Seen) -> Isotonic:
     share = (np.bincount(block, right * weights) + 0.5) / (rows + 1)
     rises = share > np.maximum.accumulate(np.append(0.0, share[:-1]))
     places, values = _open_ends(middle[rises], share[rises])
-    return Isotonic(said=places.tolist(), right=values.tolist(), instead=_temperature(seen))
+    return Isotonic(said=places.tolist(), right=values.tolist(), first=first)
 
 
 def _open_ends(places: Doubles, values: Doubles) -> tuple[Doubles, Doubles]:
