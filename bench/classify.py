@@ -6,7 +6,8 @@ trained on all training rows. All get the same file and two threads. Accuracies 
 draws where a set is ours to split.
 
 Every run is kept in the record as it ends, and a run that the record has is not repeated: an interrupted
-benchmark continues, and ``--ours-only`` runs ours again beside the peers' kept runs.
+benchmark continues, and ``--ours-only`` runs ours again beside the peers' kept runs. Times are then not side
+by side, and are neither judged nor shown.
 """
 
 import argparse
@@ -130,6 +131,7 @@ def _mean(runs: list[dict[str, Any]]) -> dict[str, Any]:
         "seconds": round(statistics.median(run["seconds"] for run in runs), 2),
         "cpu_seconds": round(statistics.median(run["cpu_seconds"] for run in runs), 2),
         "runs": len(runs),
+        "side_by_side": all(run["side_by_side"] for run in runs),
     }
 
 
@@ -149,7 +151,8 @@ def bars(found: dict[str, dict[str, Any]], train_rows: dict[str, int]) -> dict[s
         share = sum(points > 0 for points in ahead.values()) / len(ahead)
         reached["above the best peer on at least two thirds of the sets"] = share >= LEAST_ABOVE
     for name, group in whole.items():
-        if train_rows.get(name, 0) >= ROWS_TO_TIME:
+        # Times of other hours, or of a busier machine, would prove nothing.
+        if train_rows[name] >= ROWS_TO_TIME and all(group[who]["side_by_side"] for who in (OURS, *JUDGES)):
             ours = group[OURS]["seconds"]
             reached[f"{name}: no slower than LinearSVC"] = ours <= group["LinearSVC"]["seconds"]
             limit = SHARE_OF_FASTTEXT * group["fastText"]["seconds"]
@@ -166,12 +169,10 @@ def bars(found: dict[str, dict[str, Any]], train_rows: dict[str, int]) -> dict[s
 def save_record(runs: list[dict[str, Any]]) -> None:
     rows = {run["set"]: run["train_rows"] for run in runs if run["rows"] is None}
     found = summary(runs)
-    ours = [run for run in runs if run["peer"] == OURS and run["rows"] is None]
     save(
         "classify",
         {
             "threads": THREADS,
-            "times_side_by_side": all(run["side_by_side"] for run in ours),
             "train_rows": rows,
             "results": found,
             "bars": bars(found, rows),
