@@ -5,7 +5,7 @@ is to be known of it. The command line, the reference, ``TextClassifier`` and ``
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -246,8 +246,21 @@ class PrepareSettings(ReadingSettings):
         return self
 
 
+@dataclass(frozen=True)
+class Alternative:
+    """Settings that training may choose by itself, if at least so much ``effort`` is wanted."""
+
+    settings: Mapping[str, Any]
+    effort: int = 1
+
+
 class ModelSettings(Settings):
-    """What every model has; each adds its own."""
+    """What every model has; each adds its own.
+
+    ``choices`` are the alternatives that training chooses from, axis by axis.
+    """
+
+    choices: ClassVar[tuple[tuple[Alternative, ...], ...]] = ()
 
     epochs: Epochs
     learning_rate: LearningRate
@@ -278,6 +291,16 @@ class CharNgramSettings(Settings):
 class TrainingSettings(Settings):
     """How training goes, whatever the model."""
 
+    effort: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=3,
+            description="How hard to look for good settings, of those not given, by cross-validation on the "
+            "training rows: 0 not at all, 1 for seconds, 3 for minutes.",
+        ),
+        Common(),
+    ] = 1
     deterministic: Annotated[
         bool, Field(description="Reproducible: the same weights in every run. Trains on one thread.")
     ] = False

@@ -118,11 +118,28 @@ def test_ngrams(columns, label, loss):
 
 
 def test_scales_are_the_largest_log_ratio():
-    table = np.zeros((3, 4), np.float32)
-    table[:, 1:3] = [[8, 0], [4, 4], [0, 6]]
-    ngrams_kernels.scale(table, np.array([10.0, 10.0]), 20.0, False, 1.0, 0.05, 0, 3)
-    assert np.allclose(table[:, 0], [np.log(9) + 0.05, 0.05, np.log(7) + 0.05], atol=1e-6)
-    assert not table[:, 1:].any()
+    tells, rarity = np.array([np.log(9), 0, np.log(7)]) + 0.05, np.log(21 / np.array([9, 9, 7])) + 1
+    for by_classes, by_rarity, wanted in (
+        (True, False, tells),
+        (False, True, rarity),
+        (True, True, tells * rarity),
+        (False, False, np.ones(3)),
+    ):
+        table = np.zeros((3, 4), np.float32)
+        table[:, 1:3] = [[8, 0], [4, 4], [0, 6]]
+        ngrams_kernels.scale(
+            table, np.array([10.0, 10.0]), 20.0, False, 1.0, 0.05, by_classes, by_rarity, 0, 3
+        )
+        assert np.allclose(table[:, 0], wanted, atol=1e-6)
+        assert not table[:, 1:].any()
+
+
+def test_the_squared_hinge_asks_for_a_margin_on_either_side():
+    """Margins are 2: the true class is 1.5 short, another one 2.5, and a third is beyond its own."""
+    scores = np.array([0.5, 0.5, -3.0], np.float32)
+    cost = errors(scores, LOSSES["squared-hinge"], np.array([0], np.int32), 0, 1)
+    assert np.allclose(scores, [1.5, -2.5, 0])
+    assert cost == pytest.approx(1.5**2 + 2.5**2)
 
 
 def test_several_labels_share_the_truth():

@@ -63,7 +63,7 @@ def test_counts_go_on_where_a_short_float_would_stand_still(monkeypatch: pytest.
     labels = Labels.single(np.tile(feed.block.labels, len(feed)), ["a", "b"])
     every = LabelledRows(corpus_of(from_strings(["a"])), labels, weights)
     learner.state()["table"].array[:] = 0
-    learner._scale(feed, every, 1, Alone())
+    learner._scale(feed, every, "naive-bayes", 1, Alone())
     half = (1 << 24) + BLOCKS_AT_ONCE * rows / 2
     assert learner.state()["table"].array[1, 0] == pytest.approx(np.log(half + 1) + LEAST_SCALE, abs=1e-5)
     assert learner.state()["table"].array[0, 0] == pytest.approx(LEAST_SCALE, abs=1e-5)

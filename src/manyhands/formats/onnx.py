@@ -59,7 +59,7 @@ class OnnxGraph:
         return self.constant(name, out)
 
     def probabilities(self, scores: str, loss: str) -> None:
-        if loss == "softmax":
+        if loss in ("softmax", "squared-hinge"):
             self.node("Softmax", scores, to="probabilities", axis=0)
         else:
             self.node("Sigmoid", scores, to="probabilities")

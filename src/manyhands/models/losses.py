@@ -11,11 +11,19 @@ from manyhands.text.hashing import mix
 
 Classes = npt.NDArray[np.int32]
 
-SOFTMAX, ONE_VS_ALL, NEGATIVE = 0, 1, 2
-LOSSES = {"softmax": SOFTMAX, "one-vs-all": ONE_VS_ALL, "negative": NEGATIVE}
+SOFTMAX, ONE_VS_ALL, NEGATIVE, SQUARED_HINGE = 0, 1, 2, 3
+LOSSES = {
+    "softmax": SOFTMAX,
+    "one-vs-all": ONE_VS_ALL,
+    "negative": NEGATIVE,
+    "squared-hinge": SQUARED_HINGE,
+}
 MANY_LABELS = 1000
 ROWS_BETWEEN_MERGES = 16
 ROWS_TOGETHER = 4
+# Of the squared hinge. With it, a sigmoid is as steep at 0 as the probability that this loss estimates, and a
+# learning rate means about as much as with softmax.
+MARGIN = np.float32(2)
 LEAST = np.float32(1e-9)  # below every probability, so that no logarithm is infinite
 
 
@@ -54,7 +62,7 @@ def softmax(scores: Floats) -> None:
 @kernel
 def probabilities(scores: Floats, loss: int) -> None:
     """Scores to what a user reads, in place."""
-    if loss == SOFTMAX:
+    if loss in (SOFTMAX, SQUARED_HINGE):
         softmax(scores)
     else:
         for k in range(len(scores)):
@@ -68,6 +76,8 @@ def errors(scores: Floats, loss: int, labels: Classes, first: int, last: int) ->
     The row's labels are given by where they begin and end: a slice would count references, and two
     threads that count at the same place wait for each other.
     """
+    if loss == SQUARED_HINGE:
+        return _short_of_margin(scores, labels, first, last)
     probabilities(scores, loss)
     total = 0.0
     share = np.float32(1) / np.float32(max(last - first, 1)) if loss == SOFTMAX else np.float32(1)
@@ -84,6 +94,21 @@ def errors(scores: Floats, loss: int, labels: Classes, first: int, last: int) ->
         scores[k] = -scores[k]
     for i in range(first, last):
         scores[labels[i]] += share
+    return total
+
+
+@kernel
+def _short_of_margin(scores: Floats, labels: Classes, first: int, last: int) -> float:
+    """The errors of the squared hinge, each class against all others: how far a score is from its margin."""
+    total = 0.0
+    for k in range(len(scores)):
+        sign = np.float32(-1)
+        for i in range(first, last):
+            if labels[i] == k:
+                sign = np.float32(1)
+        short = max(MARGIN - sign * scores[k], np.float32(0))
+        scores[k] = sign * short
+        total += short * short
     return total
 
 

@@ -53,6 +53,7 @@ def record_of(job: Job, splits: Splits, outcome: Outcome, seconds: float) -> dic
         **outcome.facts,
         "traffic": _traffic(outcome),
         "settings": job.chosen(),
+        **({"chosen": job.call.chosen} if job.call and job.call.chosen else {}),
         "data": {
             "fingerprint": splits.train.fingerprint,
             "from": list(splits.names),

@@ -25,6 +25,7 @@ from manyhands.storage.files import reading as errors_of
 from manyhands.text.corpus import word_counts
 from manyhands.text.vocabulary import Vocabulary, merge_vocabularies, vocabulary_from_counts
 from manyhands.training.checkpoint import StoredCheckpoint, alone_in, checkpoint_folder, checkpoint_store
+from manyhands.training.choose import with_choice
 from manyhands.training.job import Call, Job, Role, job_for
 from manyhands.training.splits import Splits, open_splits
 from manyhands.training.trackers import open_tracker
@@ -56,6 +57,7 @@ def train(
     threads: int | None = None,
     progress: Progress | None = None,
     paid_since: float | None = None,
+    chosen: dict[str, Any] | None = None,
     **settings: Any,
 ) -> Trained | None:
     """Train a model on a prepared dataset, or on raw files as they are, and write it to ``out``.
@@ -63,7 +65,8 @@ def train(
     ``settings`` are those of the model, of its spread, of training (``TrainingSettings``) and of how raw
     files are read (``ReadingSettings``). ``checkpoints`` is a folder or URL to keep them in. ``rows`` limits
     a prepared dataset to a random sample of so many training rows. With a ``price``, machines are paid for
-    from ``paid_since`` on, a time of day as ``time.time`` gives it: by default from now on.
+    from ``paid_since`` on, a time of day as ``time.time`` gives it: by default from now on. ``chosen`` is how
+    settings were chosen by whoever started this worker, for the record.
     Gives None where another worker writes the bundle: of a crew that torchrun has started, or on another
     machine.
     """
@@ -82,6 +85,7 @@ def train(
         overwrite=overwrite,
         rows=rows,
         paid_since=time.time() if paid_since is None else paid_since,
+        chosen=chosen,
     )
     job = job_for(
         model,
@@ -96,6 +100,8 @@ def train(
     )
     way = load(SPREADS, "spread", spread)()
     way.check(job)
+    if way.launches():
+        job = with_choice(job, open_splits(call.data, job, watcher, call.rows).train, watcher)
     role = way.launch(job, threads, watcher)
     if role in (Role.LEADS, Role.FOLLOWS):
         return _learn_and_write(job, call, way, role, watcher, began)
@@ -117,6 +123,7 @@ def _learn_and_write(
         if stored is not None:
             leading.enter_context(stored.following(progress.say))
         splits = open_splits(call.data, job, progress, call.rows)
+        job = with_choice(job, splits.train, progress)
         if role is Role.FOLLOWS:
             spread.run(job, splits.train, splits.valid, progress)
             return None

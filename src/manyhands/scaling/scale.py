@@ -26,8 +26,10 @@ from manyhands.scaling.study import Study, open_study
 from manyhands.settings import option
 from manyhands.spread.spread import Spread
 from manyhands.storage.files import StrPath, expand, sha256
+from manyhands.training.choose import with_choice
 from manyhands.training.job import Call, Job, job_for
 from manyhands.training.objective import objective_of
+from manyhands.training.splits import open_splits
 
 ALONE = "single"  # the spread of one worker
 
@@ -60,14 +62,15 @@ def scale(
     names = tuple(os.fspath(name) for name in ([data] if isinstance(data, str | os.PathLike) else data))
     _check(workers, repeats)
     call = Call(data=names, out=os.fspath(out), model=model, spread=spread, settings=settings)
-    experiment = _experiment(call, workers[-1], weak, memory, threads)
+    watcher = progress or Silent()
+    experiment = _experiment(call, workers[-1], weak, memory, threads, watcher)
     study = open_study(call.out, experiment.facts(), experiment.unit)
     for number in range(1, repeats + 1):
         for count in workers:
             name = f"workers-{count}-run-{number}"
             run = study.complete(name)
             study.kept += run is not None
-            study.add(run or experiment.run(name, count, number, progress or Silent()))
+            study.add(run or experiment.run(name, count, number, watcher))
     return study
 
 
@@ -81,7 +84,9 @@ def _check(workers: Sequence[int], repeats: int) -> None:
         raise UsageError(f"--repeats must be 1 or more, not {repeats}")
 
 
-def _experiment(call: Call, most: int, weak: bool, memory: int | str | None, threads: int) -> "_Experiment":
+def _experiment(
+    call: Call, most: int, weak: bool, memory: int | str | None, threads: int, progress: Progress
+) -> "_Experiment":
     """Whatever is wrong is told before anything is trained."""
     spread = load(SPREADS, "spread", call.spread)()
     if spread.counts is None:
@@ -94,8 +99,10 @@ def _experiment(call: Call, most: int, weak: bool, memory: int | str | None, thr
     settings = {**call.settings, spread.counts: most}
     job = job_for(call.model, settings, resources_for(memory, threads), spread=call.spread, call=call)
     spread.check(job)
+    # Once, so that all runs train with the same settings and none is timed choosing them.
+    job = with_choice(job, open_splits(call.data, job, progress).train, progress)
     rows = _training_rows(call.data) if weak else None
-    return _Experiment(call, job, spread, spread.counts, most, rows, memory)
+    return _Experiment(job.call or call, job, spread, spread.counts, most, rows, memory)
 
 
 @dataclass(frozen=True)

@@ -123,6 +123,9 @@ class AllReduce(Spread):
             if job.call is None or STDIN in job.call.data:
                 raise UsageError("a crew cannot share standard input; give a file")
 
+    def launches(self) -> bool:
+        return not crew.inside()
+
     def launch(self, job: Job, threads: int | None, progress: Progress) -> Role:
         if crew.inside():
             return Role.FOLLOWS if crew.rank() else Role.LEADS

@@ -34,6 +34,10 @@ class Spread(ABC):
     def check(self, job: Job) -> None:  # noqa: B027 - most have nothing to say
         """Tell what cannot work before anything begins."""
 
+    def launches(self) -> bool:
+        """Whether ``launch`` starts processes that open the rows themselves."""
+        return False
+
     def launch(self, job: Job, threads: int | None, progress: Progress) -> Role:
         """Start the processes that it needs, if it does not run here; gives what is left to do here.
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from manyhands.kernels.compile import Bytes, Hashes, Ints, kernel, read_only
 from manyhands.parallel import map_unordered
 from manyhands.text.hashing import mix
-from manyhands.text.ragged import Ragged
+from manyhands.text.ragged import Ragged, places_of
 from manyhands.text.words import Units, WordTable, count_words, hash_word, next_number
 
 Numbers = npt.NDArray[np.uint32]
@@ -64,6 +64,26 @@ class Corpus:
             ready=self.hashes,
             measure=lambda some: lengths[some],
             counts=None,
+        )
+
+    def compact(self) -> "Corpus":
+        """The same rows of texts in memory, with only the words that stand in them."""
+        tokens, offsets = self.take(np.arange(len(self)))
+        known, numbers = np.unique(tokens, return_inverse=True)
+        numbers = numbers.astype(np.uint32)
+
+        def take(rows: Ints) -> tuple[npt.NDArray[np.integer], Ints]:
+            places, starts = places_of(offsets, rows)
+            return numbers[places], starts
+
+        lengths = np.diff(offsets)
+        return Corpus(
+            take,
+            len(self),
+            len(tokens),
+            self.words.take(known),
+            ready=self.hashes[known],
+            measure=lengths.__getitem__,
         )
 
     def lengths(self, rows: Ints) -> Ints:

@@ -13,6 +13,7 @@ from manyhands.machine import cores
 from manyhands.parallel import map_ordered
 from manyhands.text.corpus import Corpus
 from manyhands.text.hashing import mix
+from manyhands.text.ragged import places_of
 
 Tokens = npt.NDArray[np.integer]
 LabelIds = npt.NDArray[np.int32]
@@ -44,11 +45,8 @@ class Labels:
         return len(self.offsets) - 1
 
     def take(self, rows: Ints) -> "Labels":
-        lengths = self.offsets[rows + 1] - self.offsets[rows]
-        offsets = np.append(0, np.cumsum(lengths))
-        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
-        ids = self.ids[np.repeat(self.offsets[rows], lengths) + within]
-        return Labels(ids, offsets, self.names, self.multi_label)
+        places, offsets = places_of(self.offsets, rows)
+        return Labels(self.ids[places], offsets, self.names, self.multi_label)
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,17 @@ class Ragged:
         return [text[start:end].decode() for start, end in pairwise(self.offsets.tolist())]
 
 
+def places_of(offsets: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Where the items of some rows stand, one row after the other, and where each row then begins.
+
+    >>> places_of(np.array([0, 2, 2, 5]), np.array([2, 0]))
+    (array([2, 3, 4, 0, 1]), array([0, 3, 5]))
+    """
+    lengths = offsets[rows + 1] - offsets[rows]
+    starts = np.append(0, np.cumsum(lengths))
+    return np.repeat(offsets[rows] - starts[:-1], lengths) + np.arange(starts[-1]), starts
+
+
 @kernel
 def _gather(data: Bytes, offsets: Ints, rows: Ints, out: Bytes) -> None:
     at = np.uint64(0)

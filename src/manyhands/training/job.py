@@ -48,6 +48,7 @@ class Call:
     overwrite: bool = False
     rows: int | None = None
     paid_since: float | None = None
+    chosen: dict[str, Any] | None = None  # how settings were chosen, for the record
 
     def arguments(self) -> dict[str, Any]:
         """As JSON has them."""
@@ -80,8 +81,11 @@ class Job:
         return {**self.settings.model_dump(), **self.training.model_dump(), "spread": self.spread, **spread}
 
     def identity(self, examples: LabelledRows, valid: LabelledRows | None) -> dict[str, Any]:
-        """All that decides what comes out: a checkpoint fits this and nothing else."""
-        training = self.training.model_dump(exclude={"checkpoint_seconds", "price", "budget"})
+        """All that decides what comes out: a checkpoint fits this and nothing else.
+
+        What was chosen by effort stands among the settings.
+        """
+        training = self.training.model_dump(exclude={"checkpoint_seconds", "price", "budget", "effort"})
         decides = load(SPREADS, "spread", self.spread).decides
         return {
             "version": VERSION,

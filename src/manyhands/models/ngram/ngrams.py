@@ -1,8 +1,8 @@
 """``ngrams``, the default classifier: linear over the n-grams of a text, scaled by naive Bayes.
 
 Every distinct n-gram counts once, scaled by how much it tells: by the logarithm of how much
-likelier it is in one class than in all others. A text is a vector of length 1, and AdaGrad
-learns a weight for each n-gram and class. Two classes share one weight, of either sign.
+likelier it is in one class than in all others, and by how rare it is. A text is a vector of length 1,
+and AdaGrad learns a weight for each n-gram and class. Two classes share one weight, of either sign.
 """
 
 from functools import cached_property
@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from manyhands.errors import InputError
 from manyhands.formats.onnx import OnnxGraph
@@ -18,7 +19,7 @@ from manyhands.kernels.compile import read_only
 from manyhands.kernels.simd import LINE, aligned_zeros
 from manyhands.machine import refuse_if_too_large
 from manyhands.models.learner import Crew, Loss, StateArray
-from manyhands.models.losses import LOSSES, choose
+from manyhands.models.losses import LOSSES
 from manyhands.models.model import CLASSIFY, EXPLAIN, ONNX, QUANTIZE, Arrays, Scores
 from manyhands.models.ngram import ngrams_kernels as kernels
 from manyhands.models.ngram.features import (
@@ -38,7 +39,7 @@ from manyhands.models.ngram.model import NgramModel
 from manyhands.models.ngram.quantize import Packed, unpack
 from manyhands.parallel import map_unordered
 from manyhands.records import Progress, Resources
-from manyhands.settings import Buckets, Epochs, LearningRate, LossField, Search, Shapes
+from manyhands.settings import Alternative, Buckets, Epochs, LearningRate, LossField, Search, Shapes
 from manyhands.text.labelled_rows import LabelledRows
 from manyhands.text.ragged import Ragged
 
@@ -53,12 +54,46 @@ COUNTED_ROWS = 1 << 22  # then counts are put aside: a short float of 2^24 stays
 class NgramsSettings(NgramSettings):
     """The learning rate is that of a text of one n-gram; it is divided by the root of how many a text has."""
 
+    choices = (
+        (
+            Alternative({"ngrams": 2}),
+            Alternative({"ngrams": 1}, effort=2),
+            Alternative({"ngrams": 4}, effort=3),
+        ),
+        (
+            Alternative({"char_ngrams": "3-5"}),
+            Alternative({"char_ngrams": "2-6"}, effort=3),
+        ),
+        (
+            Alternative({"scaling": "naive-bayes-idf"}),
+            Alternative({"scaling": "idf"}),
+        ),
+        (
+            Alternative({"learning_rate": 2.0}),
+            Alternative({"learning_rate": 8.0}),
+            Alternative({"loss": "softmax", "learning_rate": 3.0}),
+            Alternative({"loss": "softmax", "learning_rate": 8.0}),
+        ),
+        (
+            Alternative({"epochs": 10}),
+            Alternative({"min_count": 1}),
+            Alternative({"epochs": 2}, effort=2),
+        ),
+    )
+
     ngrams: Annotated[WordNgrams, Search(1, 4)] = 3
-    learning_rate: Annotated[LearningRate, Search(1.0, 30.0, log=True)] = 8.0
+    learning_rate: Annotated[LearningRate, Search(1.0, 30.0, log=True)] = 4.0
     min_count: Annotated[NgramMinCount, Search(1, 5)] = 2
     epochs: Annotated[Epochs, Search(2, 8)] = 4
     buckets: Buckets = 1 << 24
-    loss: Annotated[Literal["auto", "softmax", "one-vs-all"], LossField, Shapes()] = "auto"
+    loss: Annotated[Literal["auto", "squared-hinge", "softmax", "one-vs-all"], LossField, Shapes()] = "auto"
+    scaling: Annotated[
+        Literal["naive-bayes", "naive-bayes-idf", "idf", "none"],
+        Field(
+            description="Scale n-grams by how much likelier they are in one class (naive Bayes), by how rare "
+            "they are (idf), or by both."
+        ),
+    ] = "naive-bayes"
 
 
 class NgramsModel(NgramModel):
@@ -136,14 +171,19 @@ class NgramsModel(NgramModel):
         labels, loss, table, bias = facts["labels"], facts["loss"], arrays["table"], arrays["bias"]
         columns = _columns(len(labels), loss)
         right = table.shape == (len(space), 1 + columns) and bias.shape == (columns,)
-        right = right and (len(labels) > 1 or loss != "softmax")  # the kernel writes two for one column
+        right = right and (len(labels) > 1 or loss == "one-vs-all")  # the kernel writes two for one column
         if not right or table.dtype != np.float32 or bias.dtype != np.float32 or loss not in LOSSES:
             raise InputError("the weights do not fit the labels and features of the model")
         return cls(labels, loss, space, np.ascontiguousarray(table), bias, packed)
 
 
+def _loss_for(loss: str, multi_label: bool) -> str:
+    """The loss that fits, where none was asked for."""
+    return ("one-vs-all" if multi_label else "squared-hinge") if loss == "auto" else loss
+
+
 def _columns(labels: int, loss: str) -> int:
-    return 1 if labels == 2 and loss == "softmax" else labels
+    return 1 if labels == 2 and loss != "one-vs-all" else labels
 
 
 def table_width(columns: int) -> int:
@@ -182,7 +222,7 @@ class Ngrams:
         crew: Crew,
     ) -> Self:
         names = examples.labels.names
-        loss = previous.loss if previous else choose(settings.loss, 0, examples.labels.multi_label)
+        loss = previous.loss if previous else _loss_for(settings.loss, examples.labels.multi_label)
         hashing = previous.space.hashing if previous else hashing_for(settings, examples.corpus, resources)
         progress.stage("counting", None, "rows")
         space = find_features(examples.corpus, hashing, settings.min_count, resources.threads, crew)
@@ -192,7 +232,7 @@ class Ngrams:
         refuse_if_too_large(len(space) * 4 * 2 * width, resources)
         learner = cls(names, loss, space, crew)
         feed = learner._counted = learner.feed(examples, settings.seed, resources, progress, crew)
-        learner._scale(feed, examples, resources.threads, crew)
+        learner._scale(feed, examples, settings.scaling, resources.threads, crew)
         if previous:
             learner._take_over(previous)
         return learner
@@ -207,8 +247,10 @@ class Ngrams:
             self._space, examples, seed, resources, progress, crew, distinct=NgramsModel.distinct
         )
 
-    def _scale(self, feed: FeatureFeed, examples: LabelledRows, threads: int, crew: Crew) -> None:
-        """Scale every feature by what it tells of the classes."""
+    def _scale(
+        self, feed: FeatureFeed, examples: LabelledRows, scaling: str, threads: int, crew: Crew
+    ) -> None:
+        """Scale every feature by what it tells of the classes, or by how rare it is."""
         table, several = self._table, examples.labels.multi_label
         first, last = crew.to_fill(len(table))
         # Alone, the counts stand where the weights will be: fresh memory takes longer to get than to fill.
@@ -224,9 +266,10 @@ class Ngrams:
             minlength=len(self._labels),
         ).astype(np.float64)
         total = float(examples.weights.sum(dtype=np.float64))
+        by = scaling.startswith("naive-bayes"), scaling.endswith("idf")
         bounds = np.linspace(first, last, threads + 1).astype(np.int64).tolist()
         parts = [
-            (table, rows, total, several, SMOOTHING, LEAST_SCALE, begin, end)
+            (table, rows, total, several, SMOOTHING, LEAST_SCALE, *by, begin, end)
             for begin, end in pairwise(bounds)
         ]
         for _ in map_unordered(lambda part: kernels.scale(*part), parts, threads):

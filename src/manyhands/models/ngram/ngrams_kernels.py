@@ -9,8 +9,10 @@ from manyhands.kernels.compile import AHEAD, Bytes, Hashes, Ints, kernel, prefet
 from manyhands.kernels.simd import LINE, Floats, add_line
 from manyhands.models.losses import (
     LEAST,
+    MARGIN,
+    ONE_VS_ALL,
     ROWS_BETWEEN_MERGES,
-    SOFTMAX,
+    SQUARED_HINGE,
     Classes,
     errors,
     merge,
@@ -76,12 +78,15 @@ def scale(
     several: bool,
     smoothing: float,
     least: float,
+    by_classes: bool,
+    by_rarity: bool,
     first: int,
     last: int,
 ) -> None:
-    """Of all classes, the largest logarithm of how much likelier a feature is in it than outside of it.
+    """Scale features by what they tell of the classes (naive Bayes), by how rare they are (idf), or by both.
 
-    The counts are taken from the places of the weights, which are 0 then.
+    The first is, of all classes, the largest logarithm of how much likelier a feature is in it than outside
+    of it. The counts are taken from the places of the weights, which are 0 then.
     """
     for feature in range(first, last):
         total = 0.0
@@ -98,7 +103,9 @@ def scale(
             inside = (count + smoothing) / (rows[k] + 2 * smoothing)
             outside = (max(total - count, 0.0) + smoothing) / (max(all_rows - rows[k], 0.0) + 2 * smoothing)
             most = max(most, inside / outside)
-        table[feature, 0] = np.log(most) + least
+        tells = np.log(most) + least if by_classes else 1.0
+        rarity = np.log((1 + all_rows) / (1 + total)) + 1 if by_rarity else 1.0
+        table[feature, 0] = tells * rarity
 
 
 @kernel
@@ -157,7 +164,7 @@ def learn(
     total, width = 0.0, table.shape[1]
     scores, mine, before = np.empty(len(bias), np.float32), bias.copy(), bias.copy()
     sums, moves = np.zeros(width, np.float32), np.zeros(width, np.float32)
-    single = len(bias) == 1 and loss == SOFTMAX
+    single = len(bias) == 1 and loss != ONE_VS_ALL
     order = shuffled(len(weights), seed)
     for number in range(len(weights)):
         if number % ROWS_BETWEEN_MERGES == 0:
@@ -167,7 +174,7 @@ def learn(
         first, last = label_offsets[row], label_offsets[row + 1]
         if single:
             total += weights[row] * _learn_one(
-                ids, start, end, following, labels, first, last, weights[row], rate, table, mine
+                ids, start, end, following, labels, first, last, weights[row], loss, rate, table, mine
             )
             continue
         inverse = _add_up(ids, start, end, following, table, sums)
@@ -214,17 +221,18 @@ def _learn_one(
     first: int,
     last: int,
     weight: np.float32,
+    loss: int,
     rate: np.float32,
     table: Floats,
     bias: Floats,
 ) -> Any:
     """Two classes, one column: the second class is the positive one."""
     score, inverse = _add_up_one(ids, start, end, following, table)
-    probability = sigmoid(score * inverse + bias[0])
     truth = np.float32(0)
     for i in range(first, last):
         truth += np.float32(labels[i]) / np.float32(last - first)
-    error = (truth - probability) * weight
+    error, cost = _error_of_one(score * inverse + bias[0], truth, loss)
+    error *= weight
     bias[0] += BIAS_SHARE * rate * error
     error *= inverse
     column = np.uint64(table.shape[1] - 1)
@@ -234,8 +242,19 @@ def _learn_one(
         squares = table[feature, column] + gradient * gradient
         table[feature, column] = squares
         table[feature, ONE] += rate * gradient / np.sqrt(squares)
+    return cost
+
+
+@kernel
+def _error_of_one(score: np.float32, truth: np.float32, loss: int) -> Any:
+    """How far the score of the positive class is from what it should be, and the loss."""
+    if loss == SQUARED_HINGE:
+        sign = np.float32(2) * truth - np.float32(1)
+        short = max(MARGIN - sign * score, np.float32(0))
+        return sign * short, short * short
+    probability = sigmoid(score)
     likely = probability if truth > np.float32(0.5) else np.float32(1) - probability
-    return -np.log(max(likely, LEAST))
+    return truth - probability, -np.log(max(likely, LEAST))
 
 
 @kernel
@@ -244,7 +263,7 @@ def score(ids: Numbers, offsets: Ints, table: Floats, bias: Floats, loss: int, o
     sums = np.empty(table.shape[1], np.float32)
     for row in range(len(offsets) - 1):
         start, end = offsets[row], offsets[row + 1]
-        if len(bias) == 1 and loss == SOFTMAX:
+        if len(bias) == 1 and loss != ONE_VS_ALL:
             total, inverse = _add_up_one(ids, start, end, end, table)
             _score_two(total * inverse + bias[0], out, row)
         else:
@@ -306,7 +325,7 @@ def score_texts(
             seen,
             table,
         )
-        if len(bias) == 1 and loss == SOFTMAX:
+        if len(bias) == 1 and loss != ONE_VS_ALL:
             squares, score = LEAST_LENGTH, np.float32(0)
             for k in range(n):
                 feature = np.uint64(ids[k])

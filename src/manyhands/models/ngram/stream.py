@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from manyhands.models.ngram.ngrams import (
     table_width,
 )
 from manyhands.records import Resources
-from manyhands.settings import Anneal, Buckets, StreamLearningRate
+from manyhands.settings import Anneal, Buckets, LossField, Shapes, StreamLearningRate
 from manyhands.text.hashing import mix
 from manyhands.text.labelled_rows import LabelledRows
 
@@ -99,6 +99,7 @@ class _StreamClassifier(ABC):
 
 class StreamNgramsSettings(NgramsSettings):
     learning_rate: StreamLearningRate = 2.0
+    loss: Annotated[Literal["auto", "softmax", "one-vs-all"], LossField, Shapes()] = "auto"
     buckets: Buckets = 1 << 22
     anneal: Anneal = 0  # AdaGrad's steps become smaller by themselves
 
@@ -144,7 +145,7 @@ class StreamNgrams(_StreamClassifier):
     Model: ClassVar[type[NgramsModel]] = NgramsModel
     Pieces: ClassVar[type[NgramsPieces]] = NgramsPieces
     learns: ClassVar[Literal["labels", "words"]] = "labels"
-    without: ClassVar[frozenset[str]] = frozenset({"epochs"})
+    without: ClassVar[frozenset[str]] = frozenset({"epochs", "scaling"})
     distinct: ClassVar[bool] = NgramsModel.distinct
 
     def __init__(
