@@ -65,8 +65,8 @@ def test_early_stopping_judges_by_rows_that_are_held_out():
 def test_settings_are_chosen_only_on_request_and_partial_fit_goes_on_with_them():
     texts, labels = task(60, ("fruit", "tool", "wind"))
     plain = TextClassifier(random_state=0, deterministic=True).fit(texts, labels)
-    assert (plain._fitted.bundle.config.settings["scaling"], plain.effort) == ("naive-bayes", None)
-    free = {"ngrams": 1, "char_ngrams": "0-0", "scaling": "none", "learning_rate": 4.0, "epochs": 4}
+    assert (plain._fitted.bundle.config.settings["weighting"], plain.effort) == ("naive-bayes", None)
+    free = {"ngrams": 1, "char_ngrams": "0-0", "weighting": "none", "learning_rate": 4.0, "epochs": 4}
     learnt = TextClassifier(effort=1, random_state=0, deterministic=True, **free).fit(texts, labels)
     assert learnt._fitted.bundle.config.settings["min_count"] == 1  # half of the signs come too seldom for 2
     learnt.partial_fit(texts, labels)
