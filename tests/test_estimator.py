@@ -44,7 +44,7 @@ def task(
 
 
 def classifier(**changes) -> TextClassifier:
-    settings = {"ngrams": 1, "min_count": 1, "random_state": 0, "deterministic": True}
+    settings = {"effort": 0, "ngrams": 1, "min_count": 1, "random_state": 0, "deterministic": True}
     return TextClassifier(**{**settings, **changes})
 
 

@@ -30,7 +30,7 @@ from tests.tasks import RESOURCES
 
 pytest.importorskip("optuna", reason="needs optuna")
 
-FAST = {"threads": 1, "deterministic": True}
+FAST = {"threads": 1, "deterministic": True, "effort": 0}
 SPLITS = {"train": 400, "valid": 120, "test": 120}
 GOOD, BAD = "great fresh warm quick kind".split(), "awful cold rude slow stale".split()
 
@@ -348,7 +348,7 @@ def test_trials_on_raw_rows_go_on_to_their_last_epoch(tmp_path: Path) -> None:
     prepared(tmp_path / "raw")
     raw = tmp_path / "raw" / "train.txt"
     wild = {"learning_rate": 50.0, "epochs": 6, "ngrams": 1, "min_count": 1, "early_stopping": 1}
-    wild |= {"loss": "softmax", "effort": 0}
+    wild |= {"loss": "softmax"}
     tuned = tune(raw, out=tmp_path / "best", **wild, **FAST)
     job = job_for("ngrams", {**wild, "deterministic": True}, RESOURCES)
     found = tuning_rows.open_rows((str(raw),), job, Silent())

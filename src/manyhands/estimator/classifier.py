@@ -83,9 +83,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Where a parameter is None, the model's own default holds; parameters of other models are refused.
     ``class_weight`` is None, "balanced", or a dict from label to weight. ``validation_fraction`` is the share
-    of the rows that ``fit`` holds out to choose the best epoch by, and to stop early. Other than ``manyhands
-    train``, ``fit`` chooses no settings by itself unless ``effort`` is 1 or more: searches such as
-    ``GridSearchCV`` call it many times. With ``deterministic`` and a ``random_state``, the same input gives
+    of the rows that ``fit`` holds out to choose the best epoch by, and to stop early. Settings that are None
+    are chosen from the rows, as by ``manyhands train``; with ``effort=0`` they are not, which is quicker where
+    ``GridSearchCV`` or the like call ``fit`` many times. With ``deterministic`` and a ``random_state``, the same input gives
     the same weights on any number of threads.
 
     ``y`` holds strings, integers or booleans, and ``predict`` gives back the same kind. Or a text may have
@@ -341,7 +341,6 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The parameters as the engine takes them, all checked."""
         given = {name: getattr(self, name) for name in (*MODEL_SETTINGS, *TRAINING_SETTINGS)}
         own = {name: _plain(value) for name, value in given.items() if value is not None}
-        own.setdefault("effort", 0)
         if previous is not None and previous.config.model == self.model:  # what fit has chosen, among others
             before = {name: previous.config.settings.get(name) for name in MODEL_SETTINGS}
             own = {**{name: value for name, value in before.items() if value is not None}, **own}

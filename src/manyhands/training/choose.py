@@ -93,7 +93,7 @@ def with_choice(job: Job, examples: LabelledRows, progress: Progress) -> Job:
 def choose(job: Job, examples: LabelledRows, progress: Progress) -> Chosen | None:
     """The best of the alternatives that the user left open; None where there is nothing to choose."""
     effort = job.training.effort
-    axes = _axes(job.settings, effort)
+    axes = _axes(job.settings, effort, examples.labels.multi_label)
     if not axes or job.previous is not None or len(examples) < LEAST_ROWS:
         return None
     began, ready = time.monotonic(), objective_of(job.model).ready(job, examples)
@@ -119,11 +119,12 @@ def choose(job: Job, examples: LabelledRows, progress: Progress) -> Chosen | Non
     return Chosen(best.settings, search.held_out(best), facts)
 
 
-def _axes(settings: ModelSettings, effort: int) -> list[tuple[list[dict[str, Any]], bool]]:
+def _axes(settings: ModelSettings, effort: int, multi_label: bool) -> list[tuple[list[dict[str, Any]], bool]]:
     """What is open on each axis, nothing that the user has set; and whether it is looked at again."""
     axes = []
     for alternatives, again in settings.choices:
-        found = [_open(alternative, settings) for alternative in alternatives if alternative.effort <= effort]
+        fitting = [a for a in alternatives if a.effort <= effort and not (multi_label and a.for_one_label)]
+        found = [_open(alternative, settings) for alternative in fitting]
         distinct = [one for i, one in enumerate(found) if one and one not in found[:i]]
         if distinct:
             axes.append((distinct, again))

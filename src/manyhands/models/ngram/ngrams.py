@@ -68,8 +68,8 @@ class NgramsSettings(NgramSettings):
             (
                 Alternative({"learning_rate": 2.0}),
                 Alternative({"learning_rate": 8.0}),
-                Alternative({"loss": "softmax", "learning_rate": 3.0}),
-                Alternative({"loss": "softmax", "learning_rate": 8.0}),
+                Alternative({"loss": "softmax", "learning_rate": 3.0}, for_one_label=True),
+                Alternative({"loss": "softmax", "learning_rate": 8.0}, for_one_label=True),
             ),
             again=True,
         ),
@@ -85,7 +85,7 @@ class NgramsSettings(NgramSettings):
     ngrams: Annotated[WordNgrams, Search(1, 4)] = 3
     learning_rate: Annotated[LearningRate, Search(1.0, 30.0, log=True)] = 4.0
     min_count: Annotated[NgramMinCount, Search(1, 5)] = 2
-    epochs: Annotated[Epochs, Search(2, 8)] = 4
+    epochs: Annotated[Epochs, Search(2, 16)] = 4
     buckets: Buckets = 1 << 24
     loss: Annotated[Literal["auto", "squared-hinge", "softmax", "one-vs-all"], LossField, Shapes()] = "auto"
     weighting: Annotated[
