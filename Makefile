@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-fasttext-recipe bench-quantize bench-audit bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-container bench-start bench-stream bench-stream-sources bench-server bench-serve bench-serve-fuzz bench-predict-files bench-s3-kills bench-storage bench-plan kernels reference clean
+.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-fasttext-recipe bench-calibration bench-quantize bench-audit bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-container bench-start bench-stream bench-stream-sources bench-server bench-serve bench-serve-fuzz bench-predict-files bench-s3-kills bench-storage bench-plan kernels reference clean
 
 # Prepare real reviews, train on them, judge the model and use it.
 demo: $(VENV)/.demo
@@ -49,6 +49,10 @@ bench-classify: $(VENV)/.test .venv-fasttext/.ready .venv-vw/.ready
 # fastText's recipe in fastText and in ours.
 bench-fasttext-recipe: $(VENV)/.test .venv-fasttext/.ready
 	$(BIN)/python bench/fasttext_recipe.py --peers .venv-fasttext/bin/python --data $(DATA)
+
+# Whether probabilities and intervals hold what they say.
+bench-calibration: $(VENV)/.test
+	$(BIN)/python bench/calibration.py --data $(DATA)
 
 # What quantised models lose.
 bench-quantize: $(VENV)/.test

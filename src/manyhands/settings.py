@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
@@ -234,12 +234,12 @@ class ReadingSettings(FileSettings):
             "multi-label), none; auto takes polarity for stars, else as-is."
         ),
     ] = "auto"
+    weight_field: Annotated[str | None, Field(description="Field or column with the weight of a row.")] = None
 
 
 class PrepareSettings(ReadingSettings):
     """All that decides what a dataset holds; nothing that only decides how fast it is made."""
 
-    weight_field: Annotated[str | None, Field(description="Field or column with the weight of a row.")] = None
     deduplicate: Annotated[
         bool,
         Field(description="Merge rows with equal texts; the most frequent label wins."),
@@ -315,6 +315,46 @@ class CharNgramSettings(Settings):
         return int(least), int(most)
 
 
+MEASURES = ("accuracy", "macro_f1", "micro_f1", "log_loss")  # of classifiers; only of the last less is better
+F1_OF = "f1:"
+
+
+def _measure(text: str) -> str:
+    """A measure that epochs can be compared by; whether there is the label is known when rows are read."""
+    of_label = text.startswith(F1_OF) and text != F1_OF
+    if text not in ("auto", *MEASURES) and not of_label:
+        raise ValueError(f"choose auto, {', '.join(MEASURES)} or {F1_OF} with the name of a label")
+    return text
+
+
+def weights_by_class(text: str) -> dict[str, float]:
+    """Given weights of classes, by name.
+
+    >>> weights_by_class("neg=3, very good=0.5")
+    {'neg': 3.0, 'very good': 0.5}
+    """
+    found = {}
+    for part in text.split(","):
+        name, _, value = part.rpartition("=")
+        try:
+            weight = float(value)
+        except ValueError:
+            weight = -1.0
+        if not name.strip() or not 0 <= weight < float("inf") or name.strip() in found:
+            raise ValueError("choose none, balanced or a weight for each class, like neg=3,pos=1")
+        found[name.strip()] = weight
+    return found
+
+
+def _class_weights(text: str) -> str:
+    if text not in ("none", "balanced"):
+        weights_by_class(text)
+    return text
+
+
+CalibrationMethod = Literal["auto", "temperature", "isotonic", "none"]
+
+
 class TrainingSettings(Settings):
     """How training goes, whatever the model."""
 
@@ -336,9 +376,31 @@ class TrainingSettings(Settings):
         Field(ge=1, le=10_000, description="Stop after this many epochs without a better validation score."),
         Common(),
     ] = 2
+    judge_by: Annotated[
+        str,
+        Field(
+            description="Validation score by which epochs are compared: accuracy, macro_f1, micro_f1, "
+            "log_loss, or f1:LABEL, the F1 of one label. auto takes accuracy; macro_f1 with "
+            "--class-weights balanced; micro_f1 for multi-label rows."
+        ),
+        AfterValidator(_measure),
+    ] = "auto"
     class_weights: Annotated[
-        Literal["none", "balanced"], Field(description="balanced: rows of rare classes count more.")
+        str,
+        Field(
+            description="How much rows of each class count: balanced, those of rare classes more; or as "
+            "given, like neg=3,pos=1, where classes that are not named count 1."
+        ),
+        AfterValidator(_class_weights),
     ] = "none"
+    calibrate: Annotated[
+        CalibrationMethod,
+        Field(
+            description="Calibrate the probabilities of a classifier on the validation rows: by a "
+            "temperature, by an isotonic curve, or not at all; auto takes what their "
+            "cross-validation prefers."
+        ),
+    ] = "auto"
     schedule: Annotated[
         Literal["linear", "cosine", "constant"], Field(description="Learning-rate schedule.")
     ] = "linear"

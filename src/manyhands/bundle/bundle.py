@@ -15,10 +15,11 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from manyhands.bundle.calibration import CalibratedScorer, Calibration
 from manyhands.bundle.card import model_card
 from manyhands.catalog import LEARNERS, load_model
 from manyhands.errors import InputError, UsageError
-from manyhands.models.model import CLASSIFY, Arrays, Classifier, Model, Scores
+from manyhands.models.model import CLASSIFY, Arrays, Model, Scorer, Scores
 from manyhands.settings import LabelScheme, TextSettings
 from manyhands.storage.cache import local_copy
 from manyhands.storage.destination import MARKERS, Kind, destination, not_found
@@ -49,6 +50,7 @@ class BundleConfig(BaseModel):
     text: TextSettings
     facts: dict[str, Any]
     settings: dict[str, Any]
+    calibration: Calibration | None = None  # None: the model's own probabilities
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,12 @@ class Bundle:
         listed = [*able[:-2], " or ".join(able[-2:])]
         raise UsageError(f"{self.config.model} models {cannot}; train one with --model {', '.join(listed)}")
 
-    @property
-    def classifier(self) -> Classifier:
-        model: Classifier = self.need(CLASSIFY, "cannot predict labels")
-        return model
+    @cached_property
+    def classifier(self) -> Scorer:
+        """What gives texts their probabilities, calibrated where the bundle knows how."""
+        model: Scorer = self.need(CLASSIFY, "cannot predict labels")
+        calibration = self.config.calibration
+        return model if calibration is None else CalibratedScorer(model, calibration)
 
     @property
     def has_vocabulary(self) -> bool:
@@ -181,6 +185,8 @@ def model_of(config: BundleConfig, arrays: Arrays) -> Model:
     kind: type[Model] = load_model(config.model)
     if CLASSIFY in kind.can and not config.labels:
         raise InputError("a classifier has no labels")
+    if config.calibration is not None and not config.calibration.fits(len(config.labels)):
+        raise InputError("the calibration of a classifier does not fit its labels")
     return kind.from_parts({**config.facts, "labels": config.labels}, arrays)
 
 

@@ -12,7 +12,7 @@ from manyhands.text.ragged import from_strings
 
 @dataclass(frozen=True)
 class Explanation:
-    """``score`` is the sum of all parts and of ``bias``; probabilities are computed from scores."""
+    """``score`` is the sum of all parts and ``bias``, as the model has it; ``probability`` is calibrated."""
 
     label: str
     probability: float
@@ -28,7 +28,7 @@ def explain(bundle: Bundle, text: str, label: str | None = None) -> Explanation:
     if label is not None and label not in bundle.labels:
         raise UsageError(f"the model has no label '{label}'; it has: {', '.join(bundle.labels[:20])}")
     corpus = corpus_of(bundle.normaliser.ragged(from_strings([text])))
-    scores = model.scores(corpus)[0]
+    scores = bundle.classifier.scores(corpus)[0]
     chosen = int(scores.argmax()) if label is None else bundle.labels.index(label)
     found: Contributions = model.explain(corpus, chosen)
     return Explanation(bundle.labels[chosen], float(scores[chosen]), **vars(found))

@@ -166,6 +166,12 @@ def _print_summary(out: str, record: dict[str, Any]) -> None:
     if "best_epoch" in scores:
         best = scores["valid"][scores["best_epoch"] - 1]
         typer.echo(f"validation: {_summary(best)} after the best {turn}, {scores['best_epoch']}")
+    if record.get("calibration", {}).get("method", "none") != "none":
+        found = record["calibration"]
+        typer.echo(
+            f"calibrated by {found['method']} on {found['rows']:,} rows held out: calibration error "
+            f"{found['ece_before']:.4f} before, {found['ece_after']:.4f} after"
+        )
     if "test" in scores:
         typer.echo(f"test: {_summary(scores['test'])} on {scores['test']['rows']:,} rows")
 

@@ -120,11 +120,13 @@ def _table(tuned: "Tuned") -> "Table":
     """The best trials, and what failed."""
     from rich.table import Table
 
+    from manyhands.training.state import worth
+
     names = list(tuned.trials[0].settings)
     table = Table("score", *(name.replace("_", " ") for name in names), "s", box=None, pad_edge=False)
     for column in table.columns:
         column.justify = "right"
-    ranked = sorted(tuned.trials, key=lambda trial: 1.0 if trial.score is None else -trial.score)
+    ranked = sorted(tuned.trials, key=lambda trial: -worth({tuned.measure: trial.score}, tuned.measure))
     for trial in ranked[:SHOWN_TRIALS]:
         score = "failed" if trial.score is None else f"{trial.score:.4f}"
         table.add_row(score, *(str(trial.settings[name]) for name in names), f"{trial.seconds:.1f}")

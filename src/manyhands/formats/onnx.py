@@ -22,9 +22,11 @@ LARGEST_BYTES = (1 << 31) - (1 << 20)  # of one protobuf message, with room for 
 class OnnxGraph:
     """Nodes and constants as they are put together; every method returns the name of what it makes."""
 
-    def __init__(self, labels: int) -> None:
+    def __init__(self, labels: int, scale: npt.NDArray[np.float32] | None = None) -> None:
+        """``scale`` multiplies the scores of each label before they become probabilities."""
         self._onnx = _import_onnx()
         self.labels = labels
+        self._scale = scale
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.inputs: list[Any] = []
@@ -58,7 +60,15 @@ class OnnxGraph:
         out[:-1] = array
         return self.constant(name, out)
 
+    def calibrated(self, scores: str, columns: int) -> str:
+        """The scores as they become probabilities; two labels may have one column for both."""
+        if self._scale is None:
+            return scores
+        scale = self.constant("calibration", self._scale[:columns])
+        return self.node("Mul", scores, scale, to="calibrated")
+
     def probabilities(self, scores: str, loss: str) -> None:
+        scores = self.calibrated(scores, self.labels)
         if loss in ("softmax", "squared-hinge"):
             self.node("Softmax", scores, to="probabilities", axis=0)
         else:

@@ -67,8 +67,8 @@ class Model(Protocol):
         ...
 
 
-class Classifier(Model, Protocol):
-    """``CLASSIFY``."""
+class Scorer(Protocol):
+    """What gives rows the probabilities of labels."""
 
     @property
     def labels(self) -> list[str]: ...
@@ -94,6 +94,10 @@ class Classifier(Model, Protocol):
     def score_texts(self, normal: Ragged) -> Scores:
         """The same for normalised texts, by the shortest way: in one thread, and nothing is kept of them."""
         ...
+
+
+class Classifier(Model, Scorer, Protocol):
+    """``CLASSIFY``."""
 
 
 class Embedder(Model, Protocol):

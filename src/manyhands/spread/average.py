@@ -146,7 +146,7 @@ class Driver:
             seed=job.settings.seed,
             threads=1,
             patience=rounds_of_patience(job, self._next.rounds),
-            judged_by=training.objective.judged_by(training.examples),
+            judged_by=training.judged_by,
         )
         self._begin_merging()
         while not state.done(plan):

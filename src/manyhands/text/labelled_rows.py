@@ -94,6 +94,11 @@ class LabelledRows:
             return self
         return replace(self.take(np.arange(rows)), known_as=self.known_as and f"{self.known_as}-{rows}")
 
+    @property
+    def unequal_weights(self) -> Weights | None:
+        """How much each row counts; None if all count alike."""
+        return None if len(self) == 0 or (self.weights == self.weights[0]).all() else self.weights
+
     def held_out(self, share: float, seed: int = 0) -> "tuple[LabelledRows, LabelledRows]":
         """All but a share of the rows, and that share: drawn by their texts, so equal ones stay together."""
         parts = [

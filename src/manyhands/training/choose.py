@@ -25,7 +25,8 @@ from manyhands.text.labelled_rows import LabelledRows
 from manyhands.training.exchange import Alone
 from manyhands.training.job import Job
 from manyhands.training.learn import learn
-from manyhands.training.objective import objective_of
+from manyhands.training.objective import measured, objective_of
+from manyhands.training.state import LESS_IS_BETTER, worth
 
 # Words to choose by, for each level of effort: for all axes, and again for those that depend on how many
 # rows there are.
@@ -112,7 +113,7 @@ def choose(job: Job, examples: LabelledRows, progress: Progress) -> Chosen | Non
         "held_out": int(sum(len(fold) for fold in search.folds)),
         "tried": tried,
         "judged_by": search.judged_by,
-        "score": round(best.score, 6),
+        "score": round(abs(best.score), 6),  # a log loss is turned round while candidates are compared
         "settings": best.settings,
         "seconds": round(time.monotonic() - began, 3),
     }
@@ -160,7 +161,7 @@ class _Search:
         self._job = replace(
             job, training=alone, resources=replace(job.resources, threads=1), checkpoint=None, resume=False
         )
-        self.judged_by = objective_of(job.model).judged_by(rows)
+        self.judged_by = objective_of(job.model).judged_by(job, rows)
         self.tried: list[Candidate] = []
         self._model: Any = None
 
@@ -175,7 +176,7 @@ class _Search:
             before = best
             for axis in axes:
                 best = self._best_of(best, axis)
-                self._progress.advance(min(len(self.tried), total), f"{self.judged_by} {best.score:.4f}")
+                self._progress.advance(min(len(self.tried), total), f"{self.judged_by} {abs(best.score):.4f}")
             if best is before:
                 break
         return best
@@ -194,7 +195,7 @@ class _Search:
 
     def _error(self, one: Candidate, other: Candidate) -> float:
         """The standard error of the difference: only rows on which they differ tell anything."""
-        if self.rows.labels.multi_label:
+        if self.rows.labels.multi_label or self.judged_by == LESS_IS_BETTER:
             return 0.0
         seen = np.concatenate(self.folds)
         return float(np.sqrt((one.hits[seen] != other.hits[seen]).sum())) / len(seen)
@@ -215,7 +216,7 @@ class _Search:
         seen = np.concatenate(self.folds)
         for candidate in candidates:
             report = judge(self._model, self.rows.take(seen), scores=candidate.scores[seen])
-            candidate.score = float(report.facts()[self.judged_by])
+            candidate.score = worth({self.judged_by: measured(report, self.judged_by)}, self.judged_by)
 
     def _learn_fold(self, number: int, candidate: Candidate) -> None:
         held_out = self.folds[number]

@@ -15,6 +15,7 @@ from pydantic_core import to_jsonable_python
 from manyhands.bundle.bundle import VERSION, Bundle, BundleConfig
 from manyhands.catalog import LEARNERS, SPREADS, load
 from manyhands.errors import UsageError
+from manyhands.evaluation.calibration import Calibrated
 from manyhands.models.model import Model
 from manyhands.records import Resources, Traffic
 from manyhands.settings import (
@@ -86,7 +87,9 @@ class Job:
 
         What was chosen by effort stands among the settings.
         """
-        training = self.training.model_dump(exclude={"checkpoint_seconds", "price", "budget", "effort"})
+        training = self.training.model_dump(
+            exclude={"checkpoint_seconds", "price", "budget", "effort", "calibrate"}
+        )
         decides = load(SPREADS, "spread", self.spread).decides
         return {
             "version": VERSION,
@@ -120,6 +123,7 @@ class Outcome:
     workers: int
     account: Account
     state_bytes: int  # of all that the learner keeps in memory and changes
+    calibrated: Calibrated | None = None  # how held-out rows set the probabilities right
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from manyhands.bundle.quantize import quantize
 from manyhands.bundle.word_vectors import embedding_of
 from manyhands.catalog import LEARNERS, load
 from manyhands.errors import InputError, UsageError
+from manyhands.evaluation.evaluate import judge
 from manyhands.evaluation.similarity import evaluate_similarity
 from manyhands.evaluation.wordsets import SimilaritySet, find_sets
 from manyhands.models.model import QUANTIZE
@@ -22,7 +23,7 @@ from manyhands.spread.single import Single
 from manyhands.text.labelled_rows import LabelledRows
 from manyhands.training.choose import Chosen, choose
 from manyhands.training.job import Job, Outcome, job_for
-from manyhands.training.objective import Tested, objective_of
+from manyhands.training.objective import Tested, measured, objective_of
 from manyhands.tuning.rows import TuningRows, open_rows
 from manyhands.tuning.study import Study, Trial
 
@@ -74,7 +75,7 @@ class Tuning:
         self.rows: TuningRows = open_rows(data, job, progress)
         self._objective.ready(job, self.rows.train)
         self._begin_with(choose(job, self.rows.train, progress))
-        self.measure = SPEARMAN if self._sets else self._objective.judged_by(self.rows.train)
+        self.measure = SPEARMAN if self._sets else self._objective.judged_by(job, self.rows.train)
 
     def _begin_with(self, chosen: Chosen | None) -> None:
         """Search from where training would begin by itself; what has no range stays as it was chosen."""
@@ -151,7 +152,8 @@ class Tuning:
         if self._sets:
             return self._by_word_sets(bundle)
         small = quantize(bundle, self.size_bytes or 0)
-        return float(self.judged(small, self.rows.valid).scores[self.measure])
+        report = judge(small.classifier, self.rows.valid, threads=self._resources.threads)
+        return measured(report, self.measure)
 
     def _trained(self, job: Job, progress: Progress) -> Outcome:
         """A trial. On raw files, as a training of all their rows goes: none of them says when to stop."""
@@ -173,7 +175,8 @@ class Tuning:
         """The scores of a finished model, as a record tells them; {} without rows to judge by."""
         if rows is None or not len(rows):
             return Tested({}, {})
-        return self._objective.test(bundle.model, rows, self._resources.threads)
+        model = bundle.classifier if self._objective.labelled else bundle.model
+        return self._objective.test(model, rows, self._resources.threads)
 
 
 class _Inside(Silent):

@@ -155,7 +155,7 @@ def _outcome(search: Tuning, study: Study, seconds: float) -> Tuned:
 def _study(search: Tuning, out: str | None, seed: int) -> Iterator[Study]:
     folder = _folder(search, out)
     try:
-        with open_study(folder, search.name, search.ranges, seed) as study:
+        with open_study(folder, search.name, search.ranges, seed, search.measure) as study:
             yield study
     except OSError as error:
         raise cannot_write(str(folder), error) from None

@@ -172,7 +172,7 @@ class NgramsModel(NgramModel):
         if columns == len(self.labels):
             graph.probabilities(scores, self.loss)
             return
-        second = graph.node("Sigmoid", scores, to="second")  # one column for two classes
+        second = graph.node("Sigmoid", graph.calibrated(scores, columns), to="second")  # one column for two
         first = graph.node("Sub", graph.constant("one", np.ones(1, np.float32)), second, to="first")
         graph.node("Concat", first, second, to="probabilities", axis=0)
 

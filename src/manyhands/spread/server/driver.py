@@ -85,7 +85,7 @@ class Driver:
             seed=job.settings.seed,
             threads=job.resources.threads,
             patience=job.training.early_stopping,
-            judged_by=training.objective.judged_by(training.examples),
+            judged_by=training.judged_by,
         )
         self._work = Work(
             feed,

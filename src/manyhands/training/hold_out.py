@@ -1,0 +1,55 @@
+"""Calibration where no validation rows are given: by rows held out from a second, equal training.
+
+The model that is kept has learnt from all rows, so its own scores of them say nothing. One that has learnt
+from nine tenths of them is nearly the same, and has not seen the last.
+"""
+
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+
+from manyhands.evaluation.calibration import Calibrated, calibration_for
+from manyhands.kernels.compile import Ints
+from manyhands.models.model import Scorer
+from manyhands.records import Progress, Silent
+from manyhands.text.labelled_rows import LabelledRows
+from manyhands.training.exchange import Alone
+from manyhands.training.job import Job
+from manyhands.training.learn import learn
+
+FEW_ROWS, FOLDS = 2000, 5  # of fewer rows, all are held out in turn
+SHARE, MOST_ROWS = 0.1, 10_000  # held out of more
+
+
+def calibrated_by_hold_out(job: Job, examples: LabelledRows, progress: Progress) -> Calibrated | None:
+    """How to set right a model that has learnt all of ``examples``; None where that would cost too much.
+
+    It takes about as long as training did, so it is for models that learn fast enough to try out settings by
+    themselves, in one process, and not if money is short or effort unwanted.
+    """
+    unwanted = job.training.calibrate == "none" or not job.training.effort or job.training.budget is not None
+    if unwanted or not job.settings.choices or job.spread != "single" or job.previous is not None:
+        return None
+    progress.stage("calibrating", None, "rows")
+    plain = job.training.model_copy(update={"price": None, "checkpoint_seconds": 0.0})
+    alone = replace(job, training=plain, checkpoint=None, resume=False)
+    scores = np.zeros((len(examples), len(examples.labels.names)), np.float32)
+    folds, several = _folds(len(examples), job.settings.seed), False
+    for fold in folds:
+        rest = np.setdiff1d(np.arange(len(examples)), fold, assume_unique=True)
+        model = cast(Scorer, learn(alone, examples.take(rest), None, Alone(), Silent()).model)
+        several = model.multi_label
+        scores[fold] = model.scores(examples.corpus.some(fold), job.resources.threads)
+    rows = np.sort(np.concatenate(folds))
+    return calibration_for(
+        scores[rows], examples.take(rows), multi_label=several, method=job.training.calibrate
+    )
+
+
+def _folds(rows: int, seed: int) -> list[Ints]:
+    """The rows to hold out, in one part or in several that are all of them."""
+    order = np.random.default_rng([seed, rows]).permutation(rows)
+    if rows < FEW_ROWS:
+        return [np.sort(part) for part in np.array_split(order, FOLDS)]
+    return [np.sort(order[: min(int(rows * SHARE), MOST_ROWS)])]
