@@ -62,15 +62,18 @@ def test_early_stopping_judges_by_rows_that_are_held_out():
         classifier(validation_fraction=2).fit(texts, labels)
 
 
-def test_settings_are_chosen_only_on_request_and_partial_fit_goes_on_with_them():
-    texts, labels = task(60, ("fruit", "tool", "wind"))
-    plain = TextClassifier(random_state=0, deterministic=True).fit(texts, labels)
-    assert (plain._fitted.bundle.config.settings["scaling"], plain.effort) == ("naive-bayes", None)
-    free = {"ngrams": 1, "char_ngrams": "0-0", "scaling": "none", "learning_rate": 4.0, "epochs": 4}
-    learnt = TextClassifier(effort=1, random_state=0, deterministic=True, **free).fit(texts, labels)
-    assert learnt._fitted.bundle.config.settings["min_count"] == 1  # half of the signs come too seldom for 2
+def test_settings_are_chosen_unless_nothing_is_to_be_looked_for():
+    """Words that nobody has seen before, of which only the endings tell anything."""
+    draw = random.Random(3)
+    labels = [draw.randrange(2) for _ in range(200)]
+    texts = ["".join(draw.choices("abcdefgh", k=6)) + ("ing" if label else "ous") for label in labels]
+    learnt = TextClassifier(random_state=0, deterministic=True).fit(texts, labels)
+    assert learnt._fitted.bundle.config.settings["char_ngrams"] == "3-5"
+    assert learnt.score(["walking", "glorious"], [1, 0]) == 1
     learnt.partial_fit(texts, labels)
-    assert learnt._fitted.bundle.config.settings["min_count"] == 1
+    assert learnt._fitted.bundle.config.settings["char_ngrams"] == "3-5"
+    plain = TextClassifier(effort=0, random_state=0, deterministic=True).fit(texts, labels)
+    assert plain._fitted.bundle.config.settings["char_ngrams"] == "0-0"
 
 
 def test_a_schedule_changes_what_is_learnt():

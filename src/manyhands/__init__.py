@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from manyhands.data.sample import sample
     from manyhands.estimator.classifier import TextClassifier
     from manyhands.estimator.word_vectors import WordVectors
+    from manyhands.evaluation.embed import embed
     from manyhands.evaluation.evaluate import evaluate
     from manyhands.evaluation.top_features import top_features
     from manyhands.report.compare import compare
@@ -27,6 +28,7 @@ __all__ = [
     "WordVectors",
     "audit",
     "compare",
+    "embed",
     "evaluate",
     "load_bundle",
     "open_dataset",
@@ -46,6 +48,7 @@ _HOMES = {
     "WordVectors": "estimator.word_vectors",
     "audit": "auditing.audit",
     "compare": "report.compare",
+    "embed": "evaluation.embed",
     "evaluate": "evaluation.evaluate",
     "load_bundle": "bundle.bundle",
     "open_dataset": "data.dataset",

@@ -264,10 +264,14 @@ class PrepareSettings(ReadingSettings):
 
 @dataclass(frozen=True)
 class Alternative:
-    """Settings that training may choose by itself, if at least so much ``effort`` is wanted."""
+    """Settings that training may choose by itself, if at least so much ``effort`` is wanted.
+
+    Some are only ``for_one_label`` a row.
+    """
 
     settings: Mapping[str, Any]
     effort: int = 1
+    for_one_label: bool = False
 
 
 class Axis(NamedTuple):

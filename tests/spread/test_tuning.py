@@ -30,7 +30,7 @@ from tests.tasks import RESOURCES
 
 pytest.importorskip("optuna", reason="needs optuna")
 
-FAST = {"threads": 1, "deterministic": True}
+FAST = {"threads": 1, "deterministic": True, "effort": 0}
 SPLITS = {"train": 400, "valid": 120, "test": 120}
 GOOD, BAD = "great fresh warm quick kind".split(), "awful cold rude slow stale".split()
 
@@ -225,7 +225,7 @@ def test_settings_that_cannot_be_trained_are_passed_over(
     run = Single.run
 
     def fails(self, job, *rest):
-        if job.settings.learning_rate == 8.0:
+        if job.settings.learning_rate == 4.0:
             raise UsageError("the model needs more memory")
         return run(self, job, *rest)
 
@@ -234,7 +234,7 @@ def test_settings_that_cannot_be_trained_are_passed_over(
     assert [trial.score is None for trial in tuned.trials] == [True, False]
     assert tuned.default_score is None and tuned.trials[0].error == "the model needs more memory"
     with pytest.raises(UsageError, match="none of 10 settings could be trained; first: the model needs"):
-        tune(data, out=tmp_path / "other", learning_rate=8.0, **FAST)
+        tune(data, out=tmp_path / "other", learning_rate=4.0, **FAST)
     assert not (tmp_path / "other").exists()
 
 
@@ -316,7 +316,8 @@ def test_the_verb(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, arguments, env=env).stdout
     assert f"of 2 trials: {facts['score']:.4f}, {facts['default_score']:.4f} by default" in shown
     assert f"120 validation rows: differences below {facts['chance']:.4f} may be chance" in shown
-    assert "train with: manyhands train" in shown and "--epochs 2 --deterministic --ngrams" in shown
+    assert "train with: manyhands train" in shown and "--epochs 2 --deterministic" in shown
+    assert "--effort 0" in shown  # what was chosen before the search is among the settings already
     out = ["--out", str(tmp_path / "best")]
     shown = CliRunner().invoke(app, [*arguments, *out], env=env).stdout
     assert f"{tmp_path / 'best'}: trained with the best settings" in shown
@@ -348,6 +349,7 @@ def test_trials_on_raw_rows_go_on_to_their_last_epoch(tmp_path: Path) -> None:
     prepared(tmp_path / "raw")
     raw = tmp_path / "raw" / "train.txt"
     wild = {"learning_rate": 50.0, "epochs": 6, "ngrams": 1, "min_count": 1, "early_stopping": 1}
+    wild |= {"loss": "softmax"}
     tuned = tune(raw, out=tmp_path / "best", **wild, **FAST)
     job = job_for("ngrams", {**wild, "deterministic": True}, RESOURCES)
     found = tuning_rows.open_rows((str(raw),), job, Silent())

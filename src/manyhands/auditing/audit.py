@@ -9,7 +9,7 @@ different ways, err less together.
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -26,11 +26,13 @@ from manyhands.models.model import EXPLAIN, Contribution
 from manyhands.records import Progress, Resources, Silent
 from manyhands.settings import CharNgramSettings
 from manyhands.storage.files import StrPath
+from manyhands.text.labelled_rows import LabelledRows
+from manyhands.training.choose import with_choice
 from manyhands.training.job import Job, job_for
 from manyhands.training.objective import objective_of
 
 MOST_FOLDS = 100
-LETTERS = "3-5"  # lengths of the character n-grams that the first round reads
+WORDS_ONLY, LETTERS = "0-0", "3-5"  # lengths of the character n-grams that are read
 LETTER_TOKENS = 2 << 20  # of more words, letters would cost more time than all else
 
 
@@ -107,7 +109,7 @@ def audit(
     job = job_for(model, settings, resources)
     rows = open_rows(names, job.reading, resources, watcher)
     examples = rows.examples
-    jobs = [_first_round(job, settings, examples.corpus.tokens), job]
+    jobs = _two_rounds(job, examples, watcher)
     refuse_if_too_large(2 * 4 * len(examples) * len(examples.labels.names), resources)
     judging = _Judging(rows, top)
     judging.run(jobs, folds, resources, watcher)
@@ -127,14 +129,23 @@ def audit(
     )
 
 
-def _first_round(job: Job, given: Mapping[str, Any], tokens: int) -> Job:
-    """It also reads letters where the model can, nobody said whether, and there are few words to learn from.
+def _two_rounds(job: Job, examples: LabelledRows, progress: Progress) -> list[Job]:
+    """What each round trains. The settings that training would choose are chosen once, from all rows.
 
-    The second round reads words: reasons are taken from it, and words are what people can judge.
+    Where the user left open whether letters are read, the first round reads them, unless there are many
+    words. The second does not: reasons are taken from it, and words are what people can judge.
     """
-    if not isinstance(job.settings, CharNgramSettings) or "char_ngrams" in given or tokens > LETTER_TOKENS:
-        return job
-    return replace(job, settings=job.settings.model_copy(update={"char_ngrams": LETTERS}))
+    settings = job.settings
+    if not isinstance(settings, CharNgramSettings) or "char_ngrams" in settings.model_fields_set:
+        chosen = with_choice(job, examples, progress)
+        return [chosen, chosen]
+    words = with_choice(_reading(job, WORDS_ONLY), examples, progress)
+    return [_reading(words, LETTERS) if examples.corpus.tokens <= LETTER_TOKENS else words, words]
+
+
+def _reading(job: Job, letters: str) -> Job:
+    given = job.settings.model_dump(exclude_unset=True)
+    return replace(job, settings=type(job.settings).create(**{**given, "char_ngrams": letters}))
 
 
 class _Judging:

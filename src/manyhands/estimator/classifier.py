@@ -44,6 +44,7 @@ from manyhands.text.labelled_rows import LabelledRows
 from manyhands.text.normalise import Normaliser
 from manyhands.text.vocabulary import merge_vocabularies, vocabulary_from_counts
 from manyhands.training.choose import with_choice
+from manyhands.training.hold_out import with_calibration
 from manyhands.training.job import Job, job_for
 from manyhands.training.learn import learn
 from manyhands.training.objective import weighted_by_class
@@ -83,10 +84,10 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Where a parameter is None, the model's own default holds; parameters of other models are refused.
     ``class_weight`` is None, "balanced", or a dict from label to weight. ``validation_fraction`` is the share
-    of the rows that ``fit`` holds out to choose the best epoch by, and to stop early. Other than ``manyhands
-    train``, ``fit`` chooses no settings by itself unless ``effort`` is 1 or more: searches such as
-    ``GridSearchCV`` call it many times. With ``deterministic`` and a ``random_state``, the same input gives
-    the same weights on any number of threads.
+    of the rows that ``fit`` holds out to choose the best epoch by, and to stop early. Settings that are None
+    are chosen from the rows, and probabilities calibrated, as by ``manyhands train``; not with ``effort=0``,
+    which is quicker where ``GridSearchCV`` or the like call ``fit`` many times. With ``deterministic`` and a
+    ``random_state``, the same input gives the same weights on any number of threads.
 
     ``y`` holds strings, integers or booleans, and ``predict`` gives back the same kind. Or a text may have
     several labels: then ``y`` is a list (tuple, set) of labels for each text, or a matrix of 0 and 1, dense
@@ -313,7 +314,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         train, valid = self._held_out(examples, job.settings.seed)
         job = with_choice(job, train, Silent())
         crew = Remembering(before.memory if before else {})
-        outcome = learn(job, train, valid, crew, Silent())
+        outcome = with_calibration(job, learn(job, train, valid, crew, Silent()), train, valid, Silent())
         splits = Splits(train, valid, None, settings, "as-is", None)
         vocabulary = vocabulary_from_counts(corpus.words, word_counts(corpus, 1))
         if before is not None and before.vocabulary is not None:
@@ -341,7 +342,6 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The parameters as the engine takes them, all checked."""
         given = {name: getattr(self, name) for name in (*MODEL_SETTINGS, *TRAINING_SETTINGS)}
         own = {name: _plain(value) for name, value in given.items() if value is not None}
-        own.setdefault("effort", 0)
         if previous is not None and previous.config.model == self.model:  # what fit has chosen, among others
             before = {name: previous.config.settings.get(name) for name in MODEL_SETTINGS}
             own = {**{name: value for name, value in before.items() if value is not None}, **own}

@@ -22,7 +22,7 @@ Scores = npt.NDArray[np.float32]
 
 # What a model may offer: each is the protocol of that name below.
 CLASSIFY, EMBED, EXPLAIN, QUANTIZE, ONNX = "classify", "embed", "explain", "quantize", "onnx"
-FEATURES = "features"
+FEATURES, DOCUMENTS = "features", "documents"
 
 QUANTISED_ALREADY = "this bundle is quantised already; quantise the one that it was made from"
 
@@ -105,6 +105,14 @@ class Embedder(Model, Protocol):
 
     def embedding(self, vocabulary: Vocabulary | None) -> Embedding:
         """Its words and their vectors. ``vocabulary`` is that of the bundle, for models without words."""
+        ...
+
+
+class DocumentEmbedder(Model, Protocol):
+    """``DOCUMENTS``: it has a vector for each text, beside any vectors of words."""
+
+    def document_vectors(self, corpus: Corpus) -> Scores:
+        """A vector for each row."""
         ...
 
 

@@ -33,6 +33,7 @@ from manyhands.spread.emulated import emulate
 from manyhands.spread.merge import ENOUGH, exchanges
 from manyhands.spread.server.pace import MOST_STRETCH
 from manyhands.spread.spread import Spread
+from manyhands.training.choose import choose
 from manyhands.training.job import Call, job_for
 from manyhands.training.splits import Splits, open_splits
 
@@ -131,11 +132,12 @@ class _Prober:
     ) -> None:
         self._data, self._model, self._spread, self._progress = data, model, spread, progress
         self._call = Call((data,), "", model, spread, settings)
+        self._splits = self._open(spread, settings, None)
+        settings = self._with_choice(settings)
         self._job = job_for(model, settings, resources_for(None, 1), spread=spread, call=self._call)
         self._kind: type[Learner] = load(LEARNERS, "model", model)
         self._way: type[Spread] = load(SPREADS, "spread", spread)
         self._shares = self._kind.shares_batches
-        self._splits = self._open(spread, settings, None)
         self.settings: ModelSettings = self._job.settings
         self.rows, self.epochs = len(self._splits.train), self.settings.epochs
         self.words = self._splits.train.corpus.tokens / max(self.rows, 1)
@@ -148,6 +150,12 @@ class _Prober:
         self._said = _Said(0.0, 0.0, 0.0, WORDS_GROW)
         self._state_bytes, self._state_grows = 0.0, 0.0  # of the sample, and the power of the rows
         self._bytes: dict[tuple[int, int], int] = {}  # by rows and epochs, of a worker of two machines
+
+    def _with_choice(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """What training would choose decides how long it takes; it is chosen once, and not by each run."""
+        job = job_for(self._model, settings, resources_for(None, None), spread=self._spread, call=self._call)
+        chosen = choose(job, self._splits.train, self._progress)
+        return settings if chosen is None else {**settings, **chosen.settings, "effort": 0}
 
     def _is_own(self, name: str) -> bool:
         return name not in self._way.Settings.model_fields

@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -16,7 +16,6 @@ from fsspec.core import url_to_fs
 from manyhands.bundle.bundle import BUNDLE, RECORD, Bundle, load_bundle, save_bundle
 from manyhands.bundle.card import model_card
 from manyhands.catalog import SPREADS, load
-from manyhands.evaluation.calibration import Calibrated
 from manyhands.kernels.compile import when_compiling
 from manyhands.machine import resources_for
 from manyhands.records import Progress, Silent
@@ -27,9 +26,8 @@ from manyhands.text.corpus import word_counts
 from manyhands.text.vocabulary import Vocabulary, merge_vocabularies, vocabulary_from_counts
 from manyhands.training.checkpoint import StoredCheckpoint, alone_in, checkpoint_folder, checkpoint_store
 from manyhands.training.choose import with_choice
-from manyhands.training.hold_out import calibrated_by_hold_out
-from manyhands.training.job import Call, Job, Outcome, Role, job_for
-from manyhands.training.objective import objective_of
+from manyhands.training.hold_out import with_calibration
+from manyhands.training.job import Call, Job, Role, job_for
 from manyhands.training.splits import Splits, open_splits
 from manyhands.training.trackers import open_tracker
 
@@ -132,7 +130,7 @@ def _learn_and_write(
             return None
         with open_tracker(call.track, checkpoints, folder) as tracker:
             outcome = spread.run(job, splits.train, splits.valid, progress, tracker)
-        outcome = replace(outcome, calibrated=_calibrated(job, splits, outcome, progress))
+        outcome = with_calibration(job, outcome, splits.train, splits.valid, progress)
         record = record_of(job, splits, outcome, time.monotonic() - began)
         record["compiled"] = compiled.is_set()
         here = None if "://" in call.out else Path(call.out)
@@ -143,14 +141,6 @@ def _learn_and_write(
     if stored is not None:
         stored.remove(progress.say)
     return Trained(bundle, record)
-
-
-def _calibrated(job: Job, splits: Splits, outcome: Outcome, progress: Progress) -> Calibrated | None:
-    """How to set the probabilities of the finished model right, by rows that it has not learnt from."""
-    objective = objective_of(job.model)
-    if splits.valid is not None:
-        return objective.calibrated(job, outcome.model, splits.valid)
-    return calibrated_by_hold_out(job, splits.train, progress) if objective.labelled else None
 
 
 def _stored_checkpoint(call: Call, checkpoints: Path) -> StoredCheckpoint | None:

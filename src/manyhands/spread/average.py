@@ -129,7 +129,6 @@ class Driver:
     ) -> None:
         self._session, self._training, self._next, self._counted = session, training, first, counted
         self._progress, self._sent = progress, dict.fromkeys(KINDS, 0)
-        self._left = 0.0  # of the weights, when Spark has compressed them, as it does with what goes to all
         self._merges: dict[str, Merge] = {}
         labelled, corpus = training.objective.labelled, training.examples.corpus
         self._unit = "rows" if labelled else "words"
@@ -190,7 +189,6 @@ class Driver:
         """A round of Spark's: the weights go out, partitions learn, and the means of all come back."""
         this, context, counted = self._next, self._session.sparkContext, self._counted
         packed = pack(arrays)
-        self._left = self._left or packing(packed)
         weights = context.broadcast(packed)
         merges = min(len(slices(arrays, this.partitions)), context.defaultParallelism)
 
@@ -205,7 +203,7 @@ class Driver:
             table: pa.Table = running(self._session, shown, f"round {this.number + 1}", chunks.toArrow)
         finally:
             weights.destroy()
-        self._sent["weights"] += int(len(packed) * self._left)
+        self._sent["weights"] += int(len(packed) * packing(packed))  # Spark compresses what goes to all
         self._sent["means"] += table.nbytes
         return table
 

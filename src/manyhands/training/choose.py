@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from manyhands.evaluation.evaluate import judge
 from manyhands.kernels.compile import Ints
-from manyhands.models.model import Classifier, Scores
+from manyhands.models.model import Scores
 from manyhands.parallel import map_ordered
 from manyhands.records import Progress, Silent
 from manyhands.settings import Alternative, ModelSettings, option
@@ -53,20 +53,10 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class HeldOut:
-    """Rows with the scores that they got from models that had not seen them."""
-
-    rows: LabelledRows
-    scores: Scores
-    model: Classifier  # the kind of model that gave them
-
-
-@dataclass(frozen=True)
 class Chosen:
-    """The settings that did best, how good they were on rows held out, and what a record says of it."""
+    """The settings that did best, and what a record says of how they were found."""
 
     settings: dict[str, Any]
-    held_out: HeldOut
     facts: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -94,7 +84,7 @@ def with_choice(job: Job, examples: LabelledRows, progress: Progress) -> Job:
 def choose(job: Job, examples: LabelledRows, progress: Progress) -> Chosen | None:
     """The best of the alternatives that the user left open; None where there is nothing to choose."""
     effort = job.training.effort
-    axes = _axes(job.settings, effort)
+    axes = _axes(job.settings, effort, examples.labels.multi_label)
     if not axes or job.previous is not None or len(examples) < LEAST_ROWS:
         return None
     began, ready = time.monotonic(), objective_of(job.model).ready(job, examples)
@@ -117,14 +107,15 @@ def choose(job: Job, examples: LabelledRows, progress: Progress) -> Chosen | Non
         "settings": best.settings,
         "seconds": round(time.monotonic() - began, 3),
     }
-    return Chosen(best.settings, search.held_out(best), facts)
+    return Chosen(best.settings, facts)
 
 
-def _axes(settings: ModelSettings, effort: int) -> list[tuple[list[dict[str, Any]], bool]]:
+def _axes(settings: ModelSettings, effort: int, multi_label: bool) -> list[tuple[list[dict[str, Any]], bool]]:
     """What is open on each axis, nothing that the user has set; and whether it is looked at again."""
     axes = []
     for alternatives, again in settings.choices:
-        found = [_open(alternative, settings) for alternative in alternatives if alternative.effort <= effort]
+        fitting = [a for a in alternatives if a.effort <= effort and not (multi_label and a.for_one_label)]
+        found = [_open(alternative, settings) for alternative in fitting]
         distinct = [one for i, one in enumerate(found) if one and one not in found[:i]]
         if distinct:
             axes.append((distinct, again))
@@ -245,10 +236,6 @@ class _Search:
             apart = BEHIND * np.sqrt(only_leader + only_other)
             if self.judged_by != "accuracy" or only_leader - only_other <= apart:
                 yield candidate
-
-    def held_out(self, best: Candidate) -> HeldOut:
-        seen = np.concatenate(self.folds)
-        return HeldOut(self.rows.take(seen), best.scores[seen], self._model)
 
 
 def _folds(rows: LabelledRows, seed: int) -> list[Ints]:

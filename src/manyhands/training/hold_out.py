@@ -15,11 +15,24 @@ from manyhands.models.model import Scorer
 from manyhands.records import Progress, Silent
 from manyhands.text.labelled_rows import LabelledRows
 from manyhands.training.exchange import Alone
-from manyhands.training.job import Job
+from manyhands.training.job import Job, Outcome
 from manyhands.training.learn import learn
+from manyhands.training.objective import objective_of
 
 FEW_ROWS, FOLDS = 20_000, 5  # of fewer rows, all are held out in turn: a curve needs thousands
 SHARE, MOST_ROWS = 0.1, 10_000  # held out of more
+
+
+def with_calibration(
+    job: Job, outcome: Outcome, train: LabelledRows, valid: LabelledRows | None, progress: Progress
+) -> Outcome:
+    """The finished model with what sets its probabilities right, by rows that it has not learnt from."""
+    objective = objective_of(job.model)
+    if valid is not None:
+        calibrated = objective.calibrated(job, outcome.model, valid)
+    else:
+        calibrated = calibrated_by_hold_out(job, train, progress) if objective.labelled else None
+    return replace(outcome, calibrated=calibrated)
 
 
 def calibrated_by_hold_out(job: Job, examples: LabelledRows, progress: Progress) -> Calibrated | None:

@@ -21,6 +21,7 @@ from manyhands.run.record import config_of
 from manyhands.settings import ChangesTask, ModelSettings, Search
 from manyhands.spread.single import Single
 from manyhands.text.labelled_rows import LabelledRows
+from manyhands.training.choose import Chosen, choose
 from manyhands.training.job import Job, Outcome, job_for
 from manyhands.training.objective import Tested, measured, objective_of
 from manyhands.tuning.rows import TuningRows, open_rows
@@ -73,7 +74,16 @@ class Tuning:
         self.defaults = {name: type(found.low)(defaults[name]) for name, found in self.ranges.items()}
         self.rows: TuningRows = open_rows(data, job, progress)
         self._objective.ready(job, self.rows.train)
+        self._begin_with(choose(job, self.rows.train, progress))
         self.measure = SPEARMAN if self._sets else self._objective.judged_by(job, self.rows.train)
+
+    def _begin_with(self, chosen: Chosen | None) -> None:
+        """Search from where training would begin by itself; what has no range stays as it was chosen."""
+        if chosen is None:
+            return
+        for name, value in chosen.settings.items():
+            (self.defaults if name in self.ranges else self.fixed)[name] = value
+        self.fixed["effort"] = 0
 
     def _word_sets(self, folder: str | None) -> list[SimilaritySet]:
         if folder is None:

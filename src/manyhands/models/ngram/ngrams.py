@@ -63,13 +63,13 @@ class NgramsSettings(NgramSettings):
             )
         ),
         Axis((Alternative({"char_ngrams": "3-5"}), Alternative({"char_ngrams": "2-6"}, effort=3))),
-        Axis((Alternative({"scaling": "naive-bayes-idf"}), Alternative({"scaling": "idf"}))),
+        Axis((Alternative({"weighting": "naive-bayes-idf"}), Alternative({"weighting": "idf"}))),
         Axis(
             (
                 Alternative({"learning_rate": 2.0}),
                 Alternative({"learning_rate": 8.0}),
-                Alternative({"loss": "softmax", "learning_rate": 3.0}),
-                Alternative({"loss": "softmax", "learning_rate": 8.0}),
+                Alternative({"loss": "softmax", "learning_rate": 3.0}, for_one_label=True),
+                Alternative({"loss": "softmax", "learning_rate": 8.0}, for_one_label=True),
             ),
             again=True,
         ),
@@ -85,10 +85,10 @@ class NgramsSettings(NgramSettings):
     ngrams: Annotated[WordNgrams, Search(1, 4)] = 3
     learning_rate: Annotated[LearningRate, Search(1.0, 30.0, log=True)] = 4.0
     min_count: Annotated[NgramMinCount, Search(1, 5)] = 2
-    epochs: Annotated[Epochs, Search(2, 8)] = 4
+    epochs: Annotated[Epochs, Search(2, 16)] = 4
     buckets: Buckets = 1 << 24
     loss: Annotated[Literal["auto", "squared-hinge", "softmax", "one-vs-all"], LossField, Shapes()] = "auto"
-    scaling: Annotated[
+    weighting: Annotated[
         Literal["naive-bayes", "naive-bayes-idf", "idf", "none"],
         Field(
             description="Scale n-grams by how much likelier they are in one class (naive Bayes), by how rare "
@@ -247,7 +247,7 @@ class Ngrams:
         refuse_if_too_large(len(space) * 4 * 2 * width, resources)
         learner = cls(names, loss, space, crew)
         feed = learner._counted = learner.feed(examples, settings.seed, resources, progress, crew)
-        learner._scale(feed, examples, settings.scaling, resources.threads, crew)
+        learner._scale(feed, examples, settings.weighting, resources.threads, crew)
         if previous:
             learner._take_over(previous)
         return learner
@@ -263,7 +263,7 @@ class Ngrams:
         )
 
     def _scale(
-        self, feed: FeatureFeed, examples: LabelledRows, scaling: str, threads: int, crew: Crew
+        self, feed: FeatureFeed, examples: LabelledRows, weighting: str, threads: int, crew: Crew
     ) -> None:
         """Scale every feature by what it tells of the classes, or by how rare it is."""
         table, several = self._table, examples.labels.multi_label
@@ -281,7 +281,7 @@ class Ngrams:
             minlength=len(self._labels),
         ).astype(np.float64)
         total = float(examples.weights.sum(dtype=np.float64))
-        by = scaling.startswith("naive-bayes"), scaling.endswith("idf")
+        by = weighting.startswith("naive-bayes"), weighting.endswith("idf")
         bounds = np.linspace(first, last, threads + 1).astype(np.int64).tolist()
         parts = [
             (table, rows, total, several, SMOOTHING, LEAST_SCALE, *by, begin, end)

@@ -145,7 +145,7 @@ class StreamNgrams(_StreamClassifier):
     Model: ClassVar[type[NgramsModel]] = NgramsModel
     Pieces: ClassVar[type[NgramsPieces]] = NgramsPieces
     learns: ClassVar[Literal["labels", "words"]] = "labels"
-    without: ClassVar[frozenset[str]] = frozenset({"epochs", "scaling"})
+    without: ClassVar[frozenset[str]] = frozenset({"epochs", "weighting"})
     distinct: ClassVar[bool] = NgramsModel.distinct
 
     def __init__(

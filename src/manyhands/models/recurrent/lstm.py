@@ -1,5 +1,6 @@
 """``lstm``: a text word by word, or a row of numbers, through recurrent layers; then a linear one."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, Literal, Self
 
@@ -14,6 +15,7 @@ from manyhands.models.learner import Crew, Loss, StateArray
 from manyhands.models.losses import LOSSES, choose
 from manyhands.models.model import (
     CLASSIFY,
+    DOCUMENTS,
     EXPLAIN,
     ONNX,
     QUANTISED_ALREADY,
@@ -25,7 +27,7 @@ from manyhands.models.model import (
 )
 from manyhands.models.pretrained import check_filled, fill_from, read_pretrained
 from manyhands.models.recurrent.attribution import add_up, integrated_gradients
-from manyhands.models.recurrent.backprop import Work, gradients, scores_of
+from manyhands.models.recurrent.backprop import Work, forwards, gradients, scores_of
 from manyhands.models.recurrent.export import add_network
 from manyhands.models.recurrent.gradient import Gradient
 from manyhands.models.recurrent.inputs import Inputs, Numbers, Words, open_inputs
@@ -33,6 +35,7 @@ from manyhands.models.recurrent.network import Network, Shape
 from manyhands.models.recurrent.optimizers import Optimizer, state_of
 from manyhands.models.recurrent.pooling import POOLS
 from manyhands.models.recurrent.quantize import PACKED, Packed, quantize, unpack
+from manyhands.models.recurrent.sequences import Packed as PackedTexts
 from manyhands.models.recurrent.sequences import SequenceFeed, Slices, find_words
 from manyhands.models.recurrent.settings import LstmSettings, part_of
 from manyhands.parallel import map_ordered, one_thread_each
@@ -47,7 +50,7 @@ ROWS_AT_ONCE = 256
 class LstmModel:
     """``network`` holds the numbers, ``inputs`` says what it reads, at most ``length`` steps of it."""
 
-    can: ClassVar[frozenset[str]] = frozenset({CLASSIFY, EXPLAIN, QUANTIZE, ONNX})
+    can: ClassVar[frozenset[str]] = frozenset({CLASSIFY, DOCUMENTS, EXPLAIN, QUANTIZE, ONNX})
 
     def __init__(
         self,
@@ -77,7 +80,18 @@ class LstmModel:
         return self.scores(self.read(normal))
 
     def scores(self, corpus: Corpus, threads: int = 1) -> Scores:
-        out = np.empty((len(corpus), len(self.labels)), np.float32)
+        return self._each(corpus, scores_of, len(self.labels), threads)
+
+    def document_vectors(self, corpus: Corpus) -> Scores:
+        """The pooled states, of which the linear layer makes the scores."""
+        width = self.network.rest["output"].shape[1]
+        return self._each(corpus, lambda work, packed: forwards(work, packed).pooled, width, 1)
+
+    def _each(
+        self, corpus: Corpus, make: Callable[[Work, PackedTexts], Scores], width: int, threads: int
+    ) -> Scores:
+        """A row of numbers for each text; texts of about the same length go together."""
+        out = np.empty((len(corpus), width), np.float32)
         sequences = self.inputs.sequences(corpus, self.length)
         vectors = self.inputs.vectors(corpus, self.network)
         work = Work(self.network, vectors, LOSSES[self.loss], self.pool)
@@ -86,7 +100,7 @@ class LstmModel:
 
         def fill(rows: Ints) -> None:
             packed = sequences.pack(rows)
-            out[rows[packed.rows]] = scores_of(work, packed)
+            out[rows[packed.rows]] = make(work, packed)
 
         with one_thread_each:
             for _ in map_ordered(fill, parts, threads):
