@@ -1,9 +1,9 @@
 """Whether the probabilities of a default training can be believed, and whether intervals hold what they say.
 
 Each set is trained on twice by default settings: prepared, with a tenth of the training rows for validation,
-and as the raw file that it is. Both are judged by the test rows: the expected calibration error (15 bins of equal width) of the model's own
-probabilities and of the calibrated ones. Then rows are drawn 2,000 times from predictions with a known truth,
-to count how often each interval holds it.
+and as the raw file that it is. Both are judged by the test rows: the expected calibration error (15 bins of
+equal width) of the model's own probabilities and of the calibrated ones. Then rows are drawn 2,000 times from
+predictions with a known truth, to count how often each interval holds it.
 """
 
 import argparse
