@@ -47,6 +47,7 @@ class Call:
     track: str | None = None
     overwrite: bool = False
     rows: int | None = None
+    unlabelled: tuple[str, ...] = ()
     paid_since: float | None = None
 
     def arguments(self) -> dict[str, Any]:
