@@ -197,6 +197,25 @@ def quantize() -> Rows:
     ]
 
 
+def unlabelled() -> Rows:
+    return [
+        ("set", "labelled rows", "unlabelled texts", "accuracy without", "with", "seconds without", "with", "used"),
+        *(
+            (
+                r["set"],
+                f"{r['labelled']:,}",
+                f"{r['unlabelled']:,}",
+                f"{r['accuracy_without']} %",
+                f"{r['accuracy_with']} %",
+                r["seconds_without"],
+                r["seconds_with"],
+                f"{r['used']} of {r['draws']} times",
+            )
+            for r in record("unlabelled")["results"]
+        ),
+    ]
+
+
 def lstm() -> Rows:
     ways = ("ours", "PyTorch, padded", "PyTorch, packed")
     return [
@@ -769,7 +788,7 @@ def plans() -> Rows:
 TABLES: dict[str, Callable[[], Rows]] = {
     make.__name__: make
     for make in (
-        results, classify, quantize, lstm, lstm_accuracy, embed, study, rare, pip, iris, averages, balance,
+        results, classify, quantize, unlabelled, lstm, lstm_accuracy, embed, study, rare, pip, iris, averages, balance,
         crews, crews_of_words, crew_speed, crew_work, links, kills, hosts, server_speed, server_slow,
         server_kills, server_emulated, server_links, stream, stream_memory, stream_brokers, stream_kills,
         serve, serve_overload, serve_fuzz, prepare, spark, rows, memory, predict_files, s3_kills, storage,

@@ -231,8 +231,10 @@ def _softmax(scores: Probabilities) -> Probabilities:
 
 def _together(views: Sequence[npt.NDArray[Any]], trust: Sequence[float]) -> Probabilities:
     """The product of the views, each to the power of the trust in it."""
-    logs = (np.log(np.maximum(view.astype(np.float64), LEAST_PROBABILITY)) for view in views)
-    return _softmax(sum(weight * log for weight, log in zip(trust, logs, strict=True)))
+    total = np.zeros(views[0].shape)
+    for view, weight in zip(views, trust, strict=True):
+        total += weight * np.log(np.maximum(view.astype(np.float64), LEAST_PROBABILITY))
+    return _softmax(total)
 
 
 def _labelled_by(teacher: _Teacher, unlabelled: LabelledRows) -> LabelledRows:
