@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-fasttext-recipe bench-calibration bench-quantize bench-audit bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-container bench-start bench-stream bench-stream-sources bench-server bench-serve bench-serve-fuzz bench-predict-files bench-s3-kills bench-storage bench-plan kernels reference clean
+.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-fasttext-recipe bench-calibration bench-quantize bench-audit bench-unlabelled bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-container bench-start bench-stream bench-stream-sources bench-server bench-serve bench-serve-fuzz bench-predict-files bench-s3-kills bench-storage bench-plan kernels reference clean
 
 # Prepare real reviews, train on them, judge the model and use it.
 demo: $(VENV)/.demo
@@ -61,6 +61,10 @@ bench-quantize: $(VENV)/.test
 # How many planted label errors are found.
 bench-audit: $(VENV)/.test
 	$(BIN)/python bench/audit.py --data $(DATA)
+
+# What unlabelled texts add.
+bench-unlabelled: $(VENV)/.test
+	$(BIN)/python bench/unlabelled.py --data $(DATA)
 
 # lstm beside PyTorch's.
 bench-lstm: $(VENV)/.test

@@ -270,6 +270,34 @@ def quantize() -> Rows:
     ]
 
 
+def unlabelled() -> Rows:
+    return [
+        (
+            "set",
+            "labelled rows",
+            "unlabelled texts",
+            "accuracy without",
+            "with",
+            "seconds without",
+            "with",
+            "used",
+        ),
+        *(
+            (
+                r["set"],
+                f"{r['labelled']:,}",
+                f"{r['unlabelled']:,}",
+                f"{r['accuracy_without']} %",
+                f"{r['accuracy_with']} %",
+                r["seconds_without"],
+                r["seconds_with"],
+                f"{r['used']} of {r['draws']} times",
+            )
+            for r in record("unlabelled")["results"]
+        ),
+    ]
+
+
 def audit() -> Rows:
     return [
         (
@@ -875,9 +903,9 @@ def plans() -> Rows:
 TABLES: dict[str, Callable[[], Rows]] = {
     make.__name__: make
     for make in (
-        results, classify, classify_few, classify_seconds, fasttext_recipe, quantize, audit, lstm,
-        lstm_accuracy, embed, study, rare, pip, iris, averages, balance, crews, crews_of_words, crew_speed,
-        crew_work, links, kills, hosts, server_speed, server_slow, server_kills, server_emulated,
+        results, classify, classify_few, classify_seconds, fasttext_recipe, quantize, audit,
+        unlabelled, lstm, lstm_accuracy, embed, study, rare, pip, iris, averages, balance, crews,
+        crews_of_words, crew_speed, crew_work, links, kills, hosts, server_speed, server_slow, server_kills, server_emulated,
         server_links, stream, stream_memory, stream_brokers, stream_kills,
         serve, serve_overload, serve_fuzz, prepare, spark, rows, memory, predict_files, s3_kills, storage,
         plans,

@@ -11,7 +11,7 @@ from manyhands.errors import InputError
 from manyhands.kernels.compile import Hashes, Ints, kernel
 from manyhands.machine import cores
 from manyhands.parallel import map_ordered
-from manyhands.text.corpus import Corpus
+from manyhands.text.corpus import Corpus, joined
 from manyhands.text.hashing import fractions, mix
 from manyhands.text.ragged import places_of
 
@@ -21,6 +21,7 @@ Weights = npt.NDArray[np.float32]
 
 FINGERPRINT_ROWS = 1 << 14
 UNKNOWN = -1  # a label that the model does not know
+SHARES = 16  # of a row whose label is not sure: so many parts go to its labels
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,32 @@ class Labels:
         return cls(ids, np.arange(len(ids) + 1), names)
 
     @classmethod
+    def shared(cls, probabilities: npt.NDArray[np.floating], names: list[str]) -> "Labels":
+        """Rows that are of several classes to a part: each of ``SHARES`` equal parts goes to one class.
+
+        The labels of a row share what it counts, so a class that stands there more often gets more of it.
+
+        >>> Labels.shared(np.array([[0.9, 0.1], [0.5, 0.5]]), ["bad", "good"]).take(np.array([0])).ids
+        array([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1], dtype=int32)
+        """
+        ends = np.round(np.cumsum(probabilities, axis=1, dtype=np.float64) * SHARES).astype(np.int64)
+        ends[:, -1] = SHARES
+        parts = np.diff(ends, axis=1, prepend=0)
+        ids = np.repeat(np.tile(np.arange(len(names), dtype=np.int32), len(parts)), parts.ravel())
+        return cls(ids, np.arange(len(parts) + 1) * SHARES, names)
+
+    @classmethod
     def none(cls, rows: int) -> "Labels":
         """Rows without any."""
         return cls(np.zeros(0, np.int32), np.zeros(rows + 1, np.int64), [])
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def joined(self, others: "Labels") -> "Labels":
+        """With those of other rows behind them; both number the same names."""
+        offsets = np.concatenate([self.offsets, others.offsets[1:] + self.offsets[-1]])
+        return Labels(np.concatenate([self.ids, others.ids]), offsets, self.names, self.multi_label)
 
     def take(self, rows: Ints) -> "Labels":
         places, offsets = places_of(self.offsets, rows)
@@ -86,6 +107,16 @@ class LabelledRows:
             labels=self.labels.take(rows),
             weights=self.weights[rows],
             known_as=None,
+        )
+
+    def joined(self, others: "LabelledRows") -> "LabelledRows":
+        """With other rows behind them."""
+        return LabelledRows(
+            joined(self.corpus, others.corpus),
+            self.labels.joined(others.labels),
+            np.concatenate([self.weights, others.weights]),
+            self.left_out,
+            known_as=f"{self.fingerprint}+{others.fingerprint}",
         )
 
     def first(self, rows: int) -> "LabelledRows":

@@ -24,18 +24,29 @@ SHARE, MOST_ROWS = 0.1, 10_000  # held out of more
 
 
 def with_calibration(
-    job: Job, outcome: Outcome, train: LabelledRows, valid: LabelledRows | None, progress: Progress
+    job: Job,
+    outcome: Outcome,
+    train: LabelledRows,
+    valid: LabelledRows | None,
+    progress: Progress,
+    labelled: int | None = None,
 ) -> Outcome:
-    """The finished model with what sets its probabilities right, by rows that it has not learnt from."""
+    """The finished model with what sets its probabilities right, by rows that it has not learnt from.
+
+    Of the rows to train on, so many first ones have labels that people gave them: all, if nothing is said.
+    """
     objective = objective_of(job.model)
     if valid is not None:
         calibrated = objective.calibrated(job, outcome.model, valid)
     else:
-        calibrated = calibrated_by_hold_out(job, train, progress) if objective.labelled else None
+        rows = len(train) if labelled is None else labelled
+        calibrated = calibrated_by_hold_out(job, train, rows, progress) if objective.labelled else None
     return replace(outcome, calibrated=calibrated)
 
 
-def calibrated_by_hold_out(job: Job, examples: LabelledRows, progress: Progress) -> Calibrated | None:
+def calibrated_by_hold_out(
+    job: Job, examples: LabelledRows, labelled: int, progress: Progress
+) -> Calibrated | None:
     """How to set right a model that has learnt all of ``examples``; None where that would cost too much.
 
     It takes about as long as training did, so it is for models that learn fast enough to try out settings by
@@ -48,7 +59,7 @@ def calibrated_by_hold_out(job: Job, examples: LabelledRows, progress: Progress)
     plain = job.training.model_copy(update={"price": None, "checkpoint_seconds": 0.0})
     alone = replace(job, training=plain, checkpoint=None, resume=False)
     scores = np.zeros((len(examples), len(examples.labels.names)), np.float32)
-    folds, several = _folds(len(examples), job.settings.seed), False
+    folds, several = _folds(labelled, job.settings.seed), False
     for fold in folds:
         rest = np.setdiff1d(np.arange(len(examples)), fold, assume_unique=True)
         model = cast(Scorer, learn(alone, examples.take(rest), None, Alone(), Silent()).model)

@@ -49,6 +49,7 @@ class Call:
     track: str | None = None
     overwrite: bool = False
     rows: int | None = None
+    unlabelled: tuple[str, ...] = ()
     paid_since: float | None = None
     chosen: dict[str, Any] | None = None  # how settings were chosen, for the record
 

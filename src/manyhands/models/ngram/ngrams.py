@@ -201,6 +201,14 @@ def _columns(labels: int, loss: str) -> int:
     return 1 if labels == 2 and loss != "one-vs-all" else labels
 
 
+def rows_of_classes(examples: LabelledRows) -> npt.NDArray[np.float64]:
+    """How many rows each class has, by their weights; labels of a row share it if it has only one of them."""
+    labels = examples.labels
+    count = np.diff(labels.offsets)
+    each = examples.weights if labels.multi_label else examples.weights / np.maximum(count, 1)
+    return np.bincount(labels.ids, np.repeat(each, count), minlength=len(labels.names)).astype(np.float64)
+
+
 def table_width(columns: int) -> int:
     """Rows of a few numbers share a line of the cache, larger ones take whole lines."""
     step = 4 if columns <= LINE // 2 else LINE
@@ -275,11 +283,7 @@ class Ngrams:
             crew.sum(counts)
             crew.sum(features)
             table[first:last, 1:] = counts[first:last, 1:]
-        rows = np.bincount(
-            examples.labels.ids,
-            np.repeat(examples.weights, np.diff(examples.labels.offsets)),
-            minlength=len(self._labels),
-        ).astype(np.float64)
+        rows = rows_of_classes(examples)
         total = float(examples.weights.sum(dtype=np.float64))
         by = weighting.startswith("naive-bayes"), weighting.endswith("idf")
         bounds = np.linspace(first, last, threads + 1).astype(np.int64).tolist()
