@@ -905,8 +905,8 @@ TABLES: dict[str, Callable[[], Rows]] = {
     for make in (
         results, classify, classify_few, classify_seconds, fasttext_recipe, quantize, audit,
         unlabelled, lstm, lstm_accuracy, embed, study, rare, pip, iris, averages, balance, crews,
-        crews_of_words, crew_speed, crew_work, links, kills, hosts, server_speed, server_slow, server_kills, server_emulated,
-        server_links, stream, stream_memory, stream_brokers, stream_kills,
+        crews_of_words, crew_speed, crew_work, links, kills, hosts, server_speed, server_slow, server_kills,
+        server_emulated, server_links, stream, stream_memory, stream_brokers, stream_kills,
         serve, serve_overload, serve_fuzz, prepare, spark, rows, memory, predict_files, s3_kills, storage,
         plans,
     )
