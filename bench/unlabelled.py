@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from classification_sets import CODECS
 from manyhands.evaluation.evaluate import evaluate
 from manyhands.run.train import train
 from measure import save
@@ -47,7 +46,7 @@ def read_csv(path: Path) -> Rows:
 
 
 def _read(path: Path) -> str:
-    with pa.CompressedInputStream(pa.OSFile(str(path)), CODECS[path.suffix]) as stream:
+    with pa.CompressedInputStream(pa.OSFile(str(path)), "zstd") as stream:
         return str(stream.read().decode())
 
 

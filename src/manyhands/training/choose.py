@@ -87,13 +87,12 @@ def choose(job: Job, examples: LabelledRows, progress: Progress) -> Chosen | Non
     axes = _axes(job.settings, effort, examples.labels.multi_label)
     if not axes or job.previous is not None or len(examples) < LEAST_ROWS:
         return None
-    began, ready = time.monotonic(), objective_of(job.model).ready(job, examples)
-    sample = _sample(ready, FIRST_WORDS[effort], job)
+    began, sample = time.monotonic(), _sample(examples, FIRST_WORDS[effort], job)
     search = _Search(job, sample, _folds(sample, job.settings.seed), progress)
     best = search.run([{}], [alternatives for alternatives, _ in axes], ROUNDS[effort])
     tried = len(search.tried)
-    if len(sample) < len(ready):
-        sample = _sample(ready, AGAIN_WORDS[effort], job)
+    if len(sample) < len(examples):
+        sample = _sample(examples, AGAIN_WORDS[effort], job)
         search = _Search(job, sample, [np.arange(0, len(sample), HELD_OUT)], progress)
         best = search.run([{}, best.settings], [alternatives for alternatives, again in axes if again], 1)
         tried += len(search.tried)
