@@ -41,20 +41,18 @@ def rank(probabilities: Probabilities, labels: Ints, judged: Mask) -> Ranked:
 
 
 def confidently_wrong(probabilities: Probabilities, labels: Ints) -> Mask:
-    """Rows that another label fits as well as it fits the rows that have it, on average.
+    """Rows that another label fits best, and as well as it fits the rows that have it, on average.
 
-    This is how confident learning (arXiv 1911.00068) counts wrong labels: of a label that is hard to tell,
-    less is asked.
+    Such are the thresholds by which confident learning (arXiv 1911.00068) counts wrong labels: of a label that
+    is hard to tell, less is asked.
 
     >>> likely = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.25, 0.75], [0.15, 0.85]], np.float32)
     >>> confidently_wrong(likely, np.array([0, 0, 1, 1, 0])).tolist()
     [False, False, False, False, True]
     """
+    rows = np.arange(len(labels))
+    own, likeliest = probabilities[rows, labels], probabilities.argmax(axis=1)
     counts = np.bincount(labels, minlength=probabilities.shape[1])
-    own = probabilities[np.arange(len(labels)), labels]
     fits = np.bincount(labels, own, minlength=len(counts)) / np.maximum(counts, 1)
-    fits[counts == 0] = np.inf
-    believed = np.where(probabilities >= fits.astype(np.float32), probabilities, np.float32(-1))
-    likeliest = believed.argmax(axis=1)
-    found: Mask = (believed[np.arange(len(labels)), likeliest] > 0) & (likeliest != labels)
+    found: Mask = (likeliest != labels) & (probabilities[rows, likeliest] >= fits[likeliest])
     return found
