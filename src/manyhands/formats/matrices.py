@@ -44,25 +44,24 @@ def _write_npy(blocks: Iterable[Floats], file: Any) -> int:
 
 
 def _write_parquet(blocks: Iterable[Floats], file: Any) -> int:
-    rows, writer = 0, None
-    for block in blocks:
+    def table(block: Floats) -> pa.Table:
         values = pa.array(np.ascontiguousarray(block, np.float32).ravel())
-        table = pa.table({"vector": pa.FixedSizeListArray.from_arrays(values, block.shape[1])})
-        writer = writer or pa.parquet.ParquetWriter(file, table.schema)
-        writer.write_table(table)
-        rows += len(block)
-    if writer:
-        writer.close()
-    return rows
+        return pa.table({"vector": pa.FixedSizeListArray.from_arrays(values, block.shape[1])})
+
+    return _write_tables(map(table, blocks), lambda schema: pa.parquet.ParquetWriter(file, schema))
 
 
 def _write_csv(blocks: Iterable[Floats], file: Any) -> int:
+    tables = (pa.table({f"v{n}": column for n, column in enumerate(block.T)}) for block in blocks)
+    return _write_tables(tables, lambda schema: pa.csv.CSVWriter(file, schema))
+
+
+def _write_tables(tables: Iterable[pa.Table], open_writer: Callable[[pa.Schema], Any]) -> int:
     rows, writer = 0, None
-    for block in blocks:
-        table = pa.table({f"v{number}": column for number, column in enumerate(block.T)})
-        writer = writer or pa.csv.CSVWriter(file, table.schema)
+    for table in tables:
+        writer = writer or open_writer(table.schema)
         writer.write_table(table)
-        rows += len(block)
+        rows += len(table)
     if writer:
         writer.close()
     return rows
