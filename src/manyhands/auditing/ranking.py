@@ -43,8 +43,8 @@ def rank(probabilities: Probabilities, labels: Ints, judged: Mask) -> Ranked:
 def confidently_wrong(probabilities: Probabilities, labels: Ints) -> Mask:
     """Rows that another label fits best, and as well as it fits the rows that have it, on average.
 
-    Such are the thresholds by which confident learning (arXiv 1911.00068) counts wrong labels: of a label that
-    is hard to tell, less is asked.
+    Such are the thresholds by which confident learning (arXiv 1911.00068) counts wrong labels: of a label
+    that is hard to tell, less is asked.
 
     >>> likely = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.25, 0.75], [0.15, 0.85]], np.float32)
     >>> confidently_wrong(likely, np.array([0, 0, 1, 1, 0])).tolist()
