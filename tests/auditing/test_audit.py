@@ -26,7 +26,7 @@ ROWS, PLANTED = 600, 20
 WORDS = {"good": "great fresh kind lovely warm".split(), "bad": "awful rude slow cold stale".split()}
 OTHER = {"good": "bad", "bad": "good"}
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
-SMALL = {"min_count": 1, "effort": 0}
+SMALL = {"min_count": 1}
 
 
 def planted_rows() -> tuple[list[tuple[str, str]], set[int]]:
@@ -175,8 +175,6 @@ def test_the_command_line_lists_writes_and_refuses(planted, manyhands, tmp_path)
         "5",
         "--min-count",
         "1",
-        "--effort",
-        "0",
         "--out",
         "all.csv",
         "--html",
@@ -193,9 +191,7 @@ def test_the_command_line_lists_writes_and_refuses(planted, manyhands, tmp_path)
     assert "<h2>1. " in (tmp_path / "page.html").read_text()
     again = manyhands("audit", str(path), "--out", "all.csv")
     assert (again.code, "exists already" in again.err) == (2, True)
-    facts = json.loads(
-        manyhands("audit", str(path), "--top", "3", "--min-count", "1", "--effort", "0", "--json").out
-    )
+    facts = json.loads(manyhands("audit", str(path), "--top", "3", "--min-count", "1", "--json").out)
     assert len(facts["suspects"]) == 3
     assert facts["suspicious"] == len(written)
     assert {*facts["suspects"][0]} == {*written[0], "why"}

@@ -27,12 +27,11 @@ from manyhands.records import Progress, Resources, Silent
 from manyhands.settings import CharNgramSettings
 from manyhands.storage.files import StrPath
 from manyhands.text.labelled_rows import LabelledRows
-from manyhands.training.choose import with_choice
 from manyhands.training.job import Job, job_for
 from manyhands.training.objective import objective_of
 
 MOST_FOLDS = 100
-WORDS_ONLY, LETTERS = "0-0", "3-5"  # lengths of the character n-grams that are read
+LETTERS = "3-5"  # lengths of the character n-grams that the first round reads
 LETTER_TOKENS = 2 << 20  # of more words, letters would cost more time than all else
 
 
@@ -109,7 +108,7 @@ def audit(
     job = job_for(model, settings, resources)
     rows = open_rows(names, job.reading, resources, watcher)
     examples = rows.examples
-    jobs = _two_rounds(job, examples, watcher)
+    jobs = _two_rounds(job, examples)
     refuse_if_too_large(2 * 4 * len(examples) * len(examples.labels.names), resources)
     judging = _Judging(rows, top)
     judging.run(jobs, folds, resources, watcher)
@@ -129,23 +128,17 @@ def audit(
     )
 
 
-def _two_rounds(job: Job, examples: LabelledRows, progress: Progress) -> list[Job]:
-    """What each round trains. The settings that training would choose are chosen once, from all rows.
+def _two_rounds(job: Job, examples: LabelledRows) -> list[Job]:
+    """What each round trains.
 
     Where the user left open whether letters are read, the first round reads them, unless there are many
     words. The second does not: reasons are taken from it, and words are what people can judge.
     """
-    settings = job.settings
-    if not isinstance(settings, CharNgramSettings) or "char_ngrams" in settings.model_fields_set:
-        chosen = with_choice(job, examples, progress)
-        return [chosen, chosen]
-    words = with_choice(_reading(job, WORDS_ONLY), examples, progress)
-    return [_reading(words, LETTERS) if examples.corpus.tokens <= LETTER_TOKENS else words, words]
-
-
-def _reading(job: Job, letters: str) -> Job:
     given = job.settings.model_dump(exclude_unset=True)
-    return replace(job, settings=type(job.settings).create(**{**given, "char_ngrams": letters}))
+    left_open = isinstance(job.settings, CharNgramSettings) and "char_ngrams" not in given
+    if not left_open or examples.corpus.tokens > LETTER_TOKENS:
+        return [job, job]
+    return [replace(job, settings=type(job.settings).create(**given, char_ngrams=LETTERS)), job]
 
 
 class _Judging:

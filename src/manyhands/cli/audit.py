@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 MODEL = "ngrams"
 CLASSIFIERS = [name for name in LEARNERS if load(LEARNERS, "model", name).learns == "labels"]
-# A fold is trained to its end, on one thread, and nothing of it is kept.
-LEFT_OUT = ("deterministic", "early_stopping", "checkpoint_seconds", "price", "budget")
+# A fold is trained to its end, on one thread, by settings that are not chosen, and nothing of it is kept.
+LEFT_OUT = ("effort", "deterministic", "early_stopping", "checkpoint_seconds", "price", "budget")
 MOST_CONFUSIONS = 5
 SHOWN_LETTERS = 200
 
