@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.bundle.bundle import Bundle
+from manyhands.bundle.calibration import Isotonic
 from manyhands.bundle.word_vectors import embedding_of
 from manyhands.errors import UsageError
 from manyhands.formats.onnx import OnnxGraph, serialize_graph
@@ -44,11 +45,15 @@ def _to_onnx(bundle: Bundle, out: str) -> list[str]:
     model: Exportable = bundle.need(ONNX, "cannot be converted to onnx")
     config, calibration = bundle.config, bundle.config.calibration
     labels = len(bundle.labels)
-    graph = OnnxGraph(labels, None if calibration is None else calibration.inverse(labels))
+    graph = OnnxGraph(
+        labels,
+        None if calibration is None else calibration.inverse(labels),
+        (calibration.said, calibration.right) if isinstance(calibration, Isotonic) else None,
+    )
     model.add_to(graph)
     facts: dict[str, Any] = {"labels": config.labels, "text": config.text.model_dump(), "facts": config.facts}
-    if calibration is not None:  # a curve has no place in the graph, only the temperature before it
-        facts["calibration"] = {"bundle": calibration.kind, "graph": "temperature"}
+    if calibration is not None:
+        facts["calibration"] = calibration.kind
     data = serialize_graph(graph, config.model, facts)
     with writing(out) as file:
         file.write(data)

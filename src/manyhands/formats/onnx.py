@@ -6,6 +6,7 @@ ones, because runtimes differ in what the sum over no features is.
 """
 
 import json
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -22,11 +23,20 @@ LARGEST_BYTES = (1 << 31) - (1 << 20)  # of one protobuf message, with room for 
 class OnnxGraph:
     """Nodes and constants as they are put together; every method returns the name of what it makes."""
 
-    def __init__(self, labels: int, scale: npt.NDArray[np.float32] | None = None) -> None:
-        """``scale`` multiplies the scores of each label before they become probabilities."""
+    def __init__(
+        self,
+        labels: int,
+        scale: npt.NDArray[np.float32] | None = None,
+        curve: tuple[Sequence[float], Sequence[float]] | None = None,
+    ) -> None:
+        """``scale`` multiplies the scores of each label before they become probabilities.
+
+        A ``curve`` leads from the probability of the likeliest label to what it shall be, by straight pieces.
+        """
         self._onnx = _import_onnx()
         self.labels = labels
-        self._scale = scale
+        self._scale, self._curve = scale, curve
+        self.outcome = "probabilities" if curve is None else "before_curve"  # what a model's last node makes
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.inputs: list[Any] = []
@@ -39,7 +49,10 @@ class OnnxGraph:
         self.constants.append(self._onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name
 
-    def node(self, operator: str, *given: str, to: str, **attributes: Any) -> str:
+    def node(self, operator: str, *given: str, to: str, kind: str = "", **attributes: Any) -> str:
+        """``kind`` is what a Cast makes: an attribute that has the name ``to`` there."""
+        if kind:
+            attributes["to"] = getattr(self._onnx.TensorProto, kind)
         self.nodes.append(self._onnx.helper.make_node(operator, list(given), [to], name=to, **attributes))
         return to
 
@@ -70,11 +83,54 @@ class OnnxGraph:
     def probabilities(self, scores: str, loss: str) -> None:
         scores = self.calibrated(scores, self.labels)
         if loss in ("softmax", "squared-hinge"):
-            self.node("Softmax", scores, to="probabilities", axis=0)
+            self.node("Softmax", scores, to=self.outcome, axis=0)
         else:
-            self.node("Sigmoid", scores, to="probabilities")
+            self.node("Sigmoid", scores, to=self.outcome)
+
+    def _follow_curve(self, said: Sequence[float], right: Sequence[float]) -> None:
+        """The likeliest label gets what the curve says, the others share the rest as they did before.
+
+        It never gets less than the second would then have.
+        """
+        begins, values, before = np.array(said), np.array(right), self.outcome
+        widths, slopes = np.diff(begins), np.diff(values) / np.diff(begins)
+        for name, array in (
+            ("curve_begins", begins[:-1]),
+            ("curve_widths", widths),
+            ("curve_slopes", slopes),
+            ("curve_first", values[:1]),
+            ("curve_none", np.zeros(1)),
+            ("curve_one", np.ones(1)),
+            ("curve_least", np.full(1, np.finfo(np.float32).tiny)),
+        ):
+            self.constant(name, array.astype(np.float32))
+        self.constant("curve_off_on", np.array([0, 1], np.float32))
+        depth = self.constant("curve_labels", np.array(self.labels, np.int64))
+        place = self.node("ArgMax", before, to="curve_place", axis=0, keepdims=0)
+        best = self.node("OneHot", place, depth, "curve_off_on", to="curve_best", axis=0)
+        others = self.node(
+            "Mul", before, self.node("Sub", "curve_one", best, to="curve_not"), to="curve_others"
+        )
+        said_of_best = self.node("ReduceMax", before, to="curve_said", keepdims=1)
+        inside = self.node("Sub", said_of_best, "curve_begins", to="curve_behind")
+        inside = self.node("Max", inside, "curve_none", to="curve_above")
+        inside = self.node("Min", inside, "curve_widths", to="curve_inside")
+        rises = self.node(
+            "ReduceSum", self.node("Mul", inside, "curve_slopes", to="curve_rises"), to="curve_rise"
+        )
+        read = self.node("Add", rises, "curve_first", to="curve_read")
+        rest = self.node("ReduceSum", others, to="curve_sum", keepdims=1)
+        rest = self.node("Max", rest, "curve_least", to="curve_rest")
+        second = self.node("ReduceMax", others, to="curve_second", keepdims=1)
+        least = self.node("Div", second, self.node("Add", rest, second, to="curve_both"), to="curve_tie")
+        likely = self.node("Max", read, least, to="curve_likely")
+        left = self.node("Sub", "curve_one", likely, to="curve_left")
+        shares = self.node("Mul", self.node("Div", others, rest, to="curve_parts"), left, to="curve_shares")
+        self.node("Add", self.node("Mul", best, likely, to="curve_top"), shares, to="probabilities")
 
     def proto(self) -> Any:
+        if self._curve is not None:
+            self._follow_curve(*self._curve)
         outputs = [self._value("probabilities", "FLOAT", self.labels)]
         return self._onnx.helper.make_graph(self.nodes, "manyhands", self.inputs, outputs, self.constants)
 

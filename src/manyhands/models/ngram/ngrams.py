@@ -174,7 +174,7 @@ class NgramsModel(NgramModel):
             return
         second = graph.node("Sigmoid", graph.calibrated(scores, columns), to="second")  # one column for two
         first = graph.node("Sub", graph.constant("one", np.ones(1, np.float32)), second, to="first")
-        graph.node("Concat", first, second, to="probabilities", axis=0)
+        graph.node("Concat", first, second, to=graph.outcome, axis=0)
 
     def _arrays(self) -> Arrays:
         return {"table": self.table[:, : 1 + len(self.bias)], "bias": self.bias}
