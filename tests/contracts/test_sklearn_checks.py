@@ -22,7 +22,7 @@ from manyhands import TextClassifier
 from manyhands.errors import ManyhandsError
 from manyhands.estimator.classifier import _has_features
 
-SETTINGS: dict[str, Any] = {"min_count": 1, "deterministic": True, "threads": 1}
+SETTINGS: dict[str, Any] = {"min_count": 1, "effort": 0, "deterministic": True, "threads": 1}
 CLASSIFIERS: dict[str, dict[str, Any]] = {
     "ngrams": {"ngrams": 1},
     "fasttext": {"ngrams": 1},
