@@ -49,10 +49,7 @@ class OnnxGraph:
         self.constants.append(self._onnx.numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name
 
-    def node(self, operator: str, *given: str, to: str, kind: str = "", **attributes: Any) -> str:
-        """``kind`` is what a Cast makes: an attribute that has the name ``to`` there."""
-        if kind:
-            attributes["to"] = getattr(self._onnx.TensorProto, kind)
+    def node(self, operator: str, *given: str, to: str, **attributes: Any) -> str:
         self.nodes.append(self._onnx.helper.make_node(operator, list(given), [to], name=to, **attributes))
         return to
 
@@ -104,13 +101,11 @@ class OnnxGraph:
             ("curve_least", np.full(1, np.finfo(np.float32).tiny)),
         ):
             self.constant(name, array.astype(np.float32))
-        self.constant("curve_off_on", np.array([0, 1], np.float32))
-        depth = self.constant("curve_labels", np.array(self.labels, np.int64))
-        place = self.node("ArgMax", before, to="curve_place", axis=0, keepdims=0)
-        best = self.node("OneHot", place, depth, "curve_off_on", to="curve_best", axis=0)
-        others = self.node(
-            "Mul", before, self.node("Sub", "curve_one", best, to="curve_not"), to="curve_others"
-        )
+        self.constant("curve_labels", np.arange(self.labels))
+        place = self.node("ArgMax", before, to="curve_place", axis=0, keepdims=1)
+        is_best = self.node("Equal", "curve_labels", place, to="curve_is_best")
+        best = self.node("Where", is_best, "curve_one", "curve_none", to="curve_best")
+        others = self.node("Where", is_best, "curve_none", before, to="curve_others")
         said_of_best = self.node("ReduceMax", before, to="curve_said", keepdims=1)
         inside = self.node("Sub", said_of_best, "curve_begins", to="curve_behind")
         inside = self.node("Max", inside, "curve_none", to="curve_above")
