@@ -17,6 +17,7 @@ mistake raises a `ManyhandsError` (`manyhands.errors`) with one sentence. [The c
 same functions.
 """
 OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
+ADDRESS = re.compile(r"<function .*>")  # a default that is a function shows where it lies in memory
 EXAMPLE = re.compile(r"((?:^>>> .*\n?(?:^(?!>>>|$).*\n?)*)+)", re.MULTILINE)
 
 
@@ -50,7 +51,7 @@ def _signature(name: str, function: Any) -> str:
             plain = parameter.replace(annotation=inspect.Parameter.empty)
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY and "*" not in "".join(shown):
                 shown.append("*")
-            shown.append(str(plain).replace(" = ", "="))
+            shown.append(ADDRESS.sub("…", str(plain).replace(" = ", "=")))
     line = f"{name}({', '.join(shown)})"
     return f"```\n{line}\n```"
 
