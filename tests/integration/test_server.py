@@ -232,7 +232,8 @@ def test_from_the_command_line(tmp_path, rows, manyhands):
     assert done.code == 0, done.err
     assert "test: accuracy" in done.out
     assert "Ray listens on all interfaces" in done.err
-    ours = re.compile(r"(on one machine|epoch \d of \d|starting Ray|Ray listens|workers read|counting|feat)")
+    stages = r"epoch \d of \d|starting Ray|counting|feat|choosing settings"
+    ours = re.compile(rf"({stages}|on one machine|Ray listens|workers read|chosen of \d+: )")
     assert all(ours.match(line) for line in done.err.splitlines()), done.err
     record = json.loads((tmp_path / "run" / "record.json").read_text())
     assert (record["spread"], record["workers"], record["settings"]["shards"]) == ("server", 2, 2)
