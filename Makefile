@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-quantize bench-audit bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-container bench-start bench-stream bench-stream-sources bench-server bench-serve bench-serve-fuzz bench-predict-files bench-s3-kills bench-storage bench-plan kernels reference clean
+.PHONY: demo test check format bench-prepare bench-rows bench-memory bench-classify bench-fasttext-recipe bench-calibration bench-quantize bench-audit bench-unlabelled bench-lstm bench-lstm-accuracy bench-spark bench-average bench-embed bench-balance bench-crews bench-crew-speed bench-crew-work bench-links bench-kills bench-hosts bench-container bench-start bench-stream bench-stream-sources bench-server bench-serve bench-serve-fuzz bench-predict-files bench-s3-kills bench-storage bench-plan kernels reference clean
 
 # Prepare real reviews, train on them, judge the model and use it.
 demo: $(VENV)/.demo
@@ -40,10 +40,19 @@ bench-rows: $(VENV)/.demo
 bench-memory: $(VENV)/.demo
 	$(BIN)/python bench/memory.py
 
-# Our classifiers beside fastText, on the real review sets in DATA.
+# Our default classifier beside tuned peers, on every real set in DATA: hours. Runs that the record has are kept;
+# OPTIONS=--ours-only repeats ours alone.
 DATA ?= ../shared/data
-bench-classify: $(VENV)/.test .venv-fasttext/.ready
-	$(BIN)/python bench/classify.py --peers .venv-fasttext/bin/python --data $(DATA)
+bench-classify: $(VENV)/.test .venv-fasttext/.ready .venv-vw/.ready
+	$(BIN)/python bench/classify.py --fasttext .venv-fasttext/bin/python --vw .venv-vw/bin/python --data $(DATA) $(OPTIONS)
+
+# fastText's recipe in fastText and in ours.
+bench-fasttext-recipe: $(VENV)/.test .venv-fasttext/.ready
+	$(BIN)/python bench/fasttext_recipe.py --peers .venv-fasttext/bin/python --data $(DATA)
+
+# Whether probabilities and intervals hold what they say.
+bench-calibration: $(VENV)/.test
+	$(BIN)/python bench/calibration.py --data $(DATA)
 
 # What quantised models lose.
 bench-quantize: $(VENV)/.test
@@ -52,6 +61,10 @@ bench-quantize: $(VENV)/.test
 # How many planted label errors are found.
 bench-audit: $(VENV)/.test
 	$(BIN)/python bench/audit.py --data $(DATA)
+
+# What unlabelled texts add.
+bench-unlabelled: $(VENV)/.test
+	$(BIN)/python bench/unlabelled.py --data $(DATA)
 
 # lstm beside PyTorch's.
 bench-lstm: $(VENV)/.test
@@ -161,7 +174,7 @@ reference: $(VENV)/.test
 	$(BIN)/python tools/make_reference.py
 
 clean:
-	rm -rf $(VENV) .venv-peers .venv-fasttext data runs build src/manyhands/kernels/compiled
+	rm -rf $(VENV) .venv-peers .venv-fasttext .venv-vw data runs build src/manyhands/kernels/compiled
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -184,4 +197,9 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	tools/system_packages.sh g++:g++
 	$(PYTHON) -m venv .venv-fasttext
 	.venv-fasttext/bin/pip install --quiet --requirement bench/peers/requirements-fasttext.txt
+	@touch $@
+
+.venv-vw/.ready: bench/peers/requirements-vw.txt
+	$(PYTHON) -m venv .venv-vw
+	.venv-vw/bin/pip install --quiet --requirement bench/peers/requirements-vw.txt
 	@touch $@

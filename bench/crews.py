@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from classification_sets import SETS, write_sets
+from classification_sets import LARGE_SETS, SETS, write_sets
 from embed import JOB, write_text
 from manyhands.bundle.bundle import load_bundle
 from manyhands.data.labelled_rows import read_rows
@@ -129,7 +129,7 @@ def words(data: Path, folder: Path, crews: list[int], epochs: int) -> dict[str, 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--data", type=Path, required=True)
-    arguments.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
+    arguments.add_argument("--sets", nargs="+", default=list(LARGE_SETS), choices=list(SETS))
     arguments.add_argument("--models", nargs="+", default=MODELS)
     arguments.add_argument("--workers", nargs="+", type=int, default=[2, 4])
     arguments.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])

@@ -50,6 +50,7 @@ SPREADS = {
     "average": "partitions",
 }
 WITHIN, MOST = 0.15, 0.35
+START_SECONDS = 120
 
 
 def datasets(data: Path, folder: Path) -> dict[str, Path]:
@@ -106,7 +107,8 @@ def crew_apart(data: Path, home: Path, model: str, number: int, settings: dict[s
 
 
 def server_apart(data: Path, home: Path, model: str, address: str, settings: dict[str, Any]) -> float:
-    words = [*options(settings), "--threads", "1", "--spread", "server", "--workers", "2", "--shards", "2"]
+    words = [*options(settings), "--threads", "1", "--spread", "server", "--workers", "2"]
+    words += ["--shards", str(len(HOSTS))]
     found = over(SLOW, data, home / "server", model, [*words, "--address", address])
     return float(found["learning"])
 
@@ -120,12 +122,12 @@ def average_apart(data: Path, home: Path, model: str, settings: dict[str, Any]) 
     try:
         master = [program, f"{deploy}.master.Master", "--host", HOSTS["mha"], "--port", "7077"]
         started.append(start_on("mha", [*master, "--webui-port", "0"], home / "master.log"))
-        time.sleep(6)
+        wait_for(home / "master.log", "I have been elected leader", 1)
         for host, ip in HOSTS.items():
             worker = [program, f"{deploy}.worker.Worker", "--host", ip, "-c", "1", "-m", "2g"]
             worker += ["--work-dir", str(home / host), "--webui-port", "0", address]
             started.append(start_on(host, worker, home / f"{host}.log"))
-        time.sleep(8)
+        wait_for(home / "master.log", "Registering worker", len(HOSTS))
         command = ["ip", "netns", "exec", "mha", sys.executable, "-m", "manyhands", "train", str(data)]
         command += ["--out", str(home / "average"), "--overwrite", "--json", "--model", model]
         command += [*options(settings), "--spread", "average", "--partitions", "2", "--master", address]
@@ -138,6 +140,15 @@ def average_apart(data: Path, home: Path, model: str, settings: dict[str, Any]) 
         for process in started:
             process.kill()
             process.wait()
+
+
+def wait_for(log: Path, words: str, times: int) -> None:
+    """Until a log has these words so often: on a busy machine that takes its time."""
+    ends = time.monotonic() + START_SECONDS
+    while log.read_text().count(words) < times:
+        if time.monotonic() > ends:
+            raise SystemExit(f"{log.name} did not say '{words}' in {START_SECONDS} s")
+        time.sleep(0.5)
 
 
 def start_on(host: str, command: list[str], log: Path) -> "subprocess.Popen[bytes]":
@@ -236,7 +247,7 @@ def _links(
             settings = MODELS[model][1]
             for spread in [spread for spread in given.spreads if spread != "single"]:
                 made, calibration = probes[model, spread]
-                work = replace(made.work, loop_only=True)
+                work = replace(made.work, loop_only=True, shards=len(HOSTS))
                 predicted = calibration.predict(work, [apart()])[0]
                 taken = []
                 for _ in range(given.link_repeats):

@@ -16,9 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from classification_sets import SETS, write_sets
+from classification_sets import SETS, read_set, write_csv, write_sets
 from measure import save
 
 PEERS = Path(__file__).parent / "peers"
@@ -58,8 +56,7 @@ def contest(name: str, options: argparse.Namespace, folder: Path) -> dict[str, A
     files = write_sets(options.data, folder, [name])[name]
     texts, raw = folder / "texts.txt", folder / "raw.csv"
     texts.write_text("".join(row.partition(" ")[2] for row in files["test"].open(encoding="utf-8")), "utf-8")
-    stored = pa.OSFile(str(options.data / SETS[name].format("test")))
-    raw.write_bytes(pa.CompressedInputStream(stored, "zstd").read())
+    write_csv(read_set(options.data, name)["test"], raw)
     paths = {split: str(path) for split, path in files.items()}
     job = {**paths, "out": str(folder / "theirs"), "rate": RATE}
     theirs = Contender(options.peers, "fasttext_predict.py", job)
@@ -73,7 +70,7 @@ def contest(name: str, options: argparse.Namespace, folder: Path) -> dict[str, A
             runs = {"fastText": theirs.run(str(texts), threads)}
             for model in MODELS:
                 runs[model] = ours.run(model, str(texts), threads, {"format": "text"})
-                runs[f"{model}, raw CSV"] = ours.run(model, str(raw), threads, {"format": "yelp"})
+                runs[f"{model}, raw CSV"] = ours.run(model, str(raw), threads, {"format": "csv"})
             for who, run in runs.items():
                 pair = run["rows"] / run["seconds"], run["rows"] / run["cpu_seconds"]
                 speeds.setdefault(who, []).append(pair)

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from classification_sets import SETS, write_sets
+from classification_sets import LARGE_SETS, write_sets
 from manyhands.bundle.quantize import quantize_bundle
 from manyhands.evaluation.evaluate import evaluate
 from manyhands.run.train import train
@@ -37,7 +37,7 @@ def main() -> None:
         raise SystemExit(f"the real review sets are not here (looked in {options.data})")
     results = []
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        for name in SETS:
+        for name in LARGE_SETS:
             files = write_sets(options.data, Path(folder), [name])[name]
             for model in MODELS:
                 results.append({"set": name, "model": model, **measured(files, model, Path(folder))})

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
@@ -43,7 +44,7 @@ def task(
 
 
 def classifier(**changes) -> TextClassifier:
-    settings = {"ngrams": 1, "min_count": 1, "random_state": 0, "deterministic": True}
+    settings = {"effort": 0, "ngrams": 1, "min_count": 1, "random_state": 0, "deterministic": True}
     return TextClassifier(**{**settings, **changes})
 
 
@@ -161,7 +162,7 @@ def test_class_weights_move_probabilities_towards_the_heavier_class(model):
     }
     share = {}
     for name, weight in chosen.items():
-        learnt = classifier(model=model, class_weight=weight).fit(texts[:2000], labels[:2000])
+        learnt = classifier(model=model, loss="softmax", class_weight=weight).fit(texts[:2000], labels[:2000])
         share[name] = learnt.predict_proba(texts[2000:])[:, 1].mean()
     assert share["plain"] == share["same"] == pytest.approx(0.125, abs=0.03)
     assert share["light"] < 0.05 < 2 * share["plain"] < share["balanced"] < share["heavy"]
@@ -349,7 +350,11 @@ BAD_LABELS = [
     ([np.nan, 1.0], "NaN"),
     ([["a"], "b"], r"y\[1\] is not a list of labels"),
     ([["a"], ["b"], ["c"]], "X has 2 texts and y has 3 lists"),
-    (np.eye(2), "1d array"),
+    (np.eye(3), "X has 2 texts and y has 3 rows"),
+    (2 * np.eye(2), "MultiOutputClassifier"),
+    (np.array([["a", "b"], ["b", "a"]]), "MultiOutputClassifier"),
+    (np.array([[np.nan, 1], [0, 1]]), "other values than 0 and 1"),
+    (csr_array(2 * np.eye(2)), "MultiOutputClassifier"),
     ([b"a", b"b"], "cannot be used"),
     ("ab", "1d array"),
 ]

@@ -45,7 +45,10 @@ STREAM_LEARNERS = {
 }
 
 # Models that others trained: they predict here, and no learner makes them.
-IMPORTED_MODELS = {"imported": "manyhands.formats.fasttext_model:ImportedFastText"}
+IMPORTED_MODELS = {
+    "imported": "manyhands.formats.fasttext_model:ImportedFastText",
+    "imported-vectors": "manyhands.formats.fasttext_vectors:ImportedWordVectors",
+}
 
 # How the work of a run is shared.
 SPREADS = {

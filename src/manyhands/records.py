@@ -115,6 +115,7 @@ class Traffic:
     bytes: int = 0
     wait_seconds: float = 0.0
     staleness: float = 0.0
+    kinds: dict[str, int] = field(default_factory=dict)  # of the bytes, what they were, where that is known
 
 
 # What a step is spent on, in its order. ``learn`` is all of it for models that learn in place.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import core_schema
 
@@ -36,6 +36,13 @@ class Search(NamedTuple):
     log: bool = False
 
 
+class ChangesTask:
+    """Marks a setting of word vectors that changes what there is to guess in held-out text.
+
+    The likelihoods of different values cannot be compared, so ``tune`` searches it only by sets of words.
+    """
+
+
 @dataclass(frozen=True)
 class OneOf:
     """Marks a setting whose values are the names of a catalog."""
@@ -53,6 +60,10 @@ class OneOf:
 
 class Shapes:
     """Marks a setting that shapes the arrays of a model: it cannot change when the model is continued."""
+
+
+class ReadByAll:
+    """Marks a setting that names a file which decides about the arrays: every worker reads it."""
 
 
 class Secret:
@@ -147,6 +158,11 @@ CharNgrams = Annotated[
 Buckets = Annotated[
     int, Field(ge=1, le=2**28, description="Hash buckets for n-grams, at most (the hashing trick)."), Shapes()
 ]
+PretrainedVectors = Annotated[
+    str | None,
+    Field(description="File of word vectors to start from, with --dim numbers each."),
+    Flag(also="--vectors"),
+]
 Negatives = Annotated[
     int, Field(ge=1, le=1000, description="Negative samples drawn for each positive example.")
 ]
@@ -218,12 +234,12 @@ class ReadingSettings(FileSettings):
             "multi-label), none; auto takes polarity for stars, else as-is."
         ),
     ] = "auto"
+    weight_field: Annotated[str | None, Field(description="Field or column with the weight of a row.")] = None
 
 
 class PrepareSettings(ReadingSettings):
     """All that decides what a dataset holds; nothing that only decides how fast it is made."""
 
-    weight_field: Annotated[str | None, Field(description="Field or column with the weight of a row.")] = None
     deduplicate: Annotated[
         bool,
         Field(description="Merge rows with equal texts; the most frequent label wins."),
@@ -248,10 +264,14 @@ class PrepareSettings(ReadingSettings):
 
 @dataclass(frozen=True)
 class Alternative:
-    """Settings that training may choose by itself, if at least so much ``effort`` is wanted."""
+    """Settings that training may choose by itself, if at least so much ``effort`` is wanted.
+
+    Some are only ``for_one_label`` a row.
+    """
 
     settings: Mapping[str, Any]
     effort: int = 1
+    for_one_label: bool = False
 
 
 class Axis(NamedTuple):
@@ -295,6 +315,46 @@ class CharNgramSettings(Settings):
         return int(least), int(most)
 
 
+MEASURES = ("accuracy", "macro_f1", "micro_f1", "log_loss")  # of classifiers; only of the last less is better
+F1_OF = "f1:"
+
+
+def _measure(text: str) -> str:
+    """A measure that epochs can be compared by; whether there is the label is known when rows are read."""
+    of_label = text.startswith(F1_OF) and text != F1_OF
+    if text not in ("auto", *MEASURES) and not of_label:
+        raise ValueError(f"choose auto, {', '.join(MEASURES)} or {F1_OF} with the name of a label")
+    return text
+
+
+def weights_by_class(text: str) -> dict[str, float]:
+    """Given weights of classes, by name.
+
+    >>> weights_by_class("neg=3, very good=0.5")
+    {'neg': 3.0, 'very good': 0.5}
+    """
+    found = {}
+    for part in text.split(","):
+        name, _, value = part.rpartition("=")
+        try:
+            weight = float(value)
+        except ValueError:
+            weight = -1.0
+        if not name.strip() or not 0 <= weight < float("inf") or name.strip() in found:
+            raise ValueError("choose none, balanced or a weight for each class, like neg=3,pos=1")
+        found[name.strip()] = weight
+    return found
+
+
+def _class_weights(text: str) -> str:
+    if text not in ("none", "balanced"):
+        weights_by_class(text)
+    return text
+
+
+CalibrationMethod = Literal["auto", "temperature", "isotonic", "none"]
+
+
 class TrainingSettings(Settings):
     """How training goes, whatever the model."""
 
@@ -316,9 +376,31 @@ class TrainingSettings(Settings):
         Field(ge=1, le=10_000, description="Stop after this many epochs without a better validation score."),
         Common(),
     ] = 2
+    judge_by: Annotated[
+        str,
+        Field(
+            description="Validation score by which epochs are compared: accuracy, macro_f1, micro_f1, "
+            "log_loss, or f1:LABEL, the F1 of one label. auto takes accuracy; macro_f1 with "
+            "--class-weights balanced; micro_f1 for multi-label rows."
+        ),
+        AfterValidator(_measure),
+    ] = "auto"
     class_weights: Annotated[
-        Literal["none", "balanced"], Field(description="balanced: rows of rare classes count more.")
+        str,
+        Field(
+            description="How much rows of each class count: balanced, those of rare classes more; or as "
+            "given, like neg=3,pos=1, where classes that are not named count 1."
+        ),
+        AfterValidator(_class_weights),
     ] = "none"
+    calibrate: Annotated[
+        CalibrationMethod,
+        Field(
+            description="Calibrate the probabilities of a classifier on the validation rows: by a "
+            "temperature, by an isotonic curve, or not at all; auto takes what their "
+            "cross-validation prefers."
+        ),
+    ] = "auto"
     schedule: Annotated[
         Literal["linear", "cosine", "constant"], Field(description="Learning-rate schedule.")
     ] = "linear"

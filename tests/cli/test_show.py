@@ -26,12 +26,13 @@ def test_single(capsys: pytest.CaptureFixture[str]) -> None:
     scores = np.array([[0.75, 0.25], [0.25, 0.75], [0.25, 0.75], [0.25, 0.75]], np.float32)
     report = evaluate_single_label(scores, np.array([0, 0, 1, -1], np.int32), ["[b]good[/b]", "bad"])
     assert printed(capsys, report.facts()) == [
-        "4 rows: accuracy 0.5000, macro F1 0.5833, micro F1 0.5000, log loss 0.6539",
+        "4 rows: accuracy 0.5000 (0.1500 to 0.8500), macro F1 0.5833 (0.1928 to 0.8914), "
+        "micro F1 0.5000 (0.1500 to 0.8500), log loss 0.6539",
         "labels that the model does not know: in 1 rows; they count as wrong",
         "P@1 0.5000, R@1 0.5000",
-        "label        precision  recall      F1  rows",
-        "[b]good[/b]     1.0000  0.5000  0.6667     2",
-        "bad             0.3333  1.0000  0.5000     1",
+        "label        precision  recall      F1     95 % of F1  rows",
+        "[b]good[/b]     1.0000  0.5000  0.6667  0.1727-0.9504     2",
+        "bad             0.3333  1.0000  0.5000  0.1159-0.8841     1",
         "true \\ predicted  [b]good[/b]  bad",
         "[b]good[/b]                 1    1",
         "bad                         0    1",
@@ -45,7 +46,8 @@ def test_several(capsys: pytest.CaptureFixture[str]) -> None:
     )
     lines = printed(capsys, report.facts())
     assert lines[:3] == [
-        "2 rows: accuracy 0.5000, macro F1 0.8889, micro F1 0.8571, threshold 0.5",
+        "2 rows: accuracy 0.5000 (0.0945 to 0.9055), macro F1 0.8889 (0.5650 to 0.9801), "
+        "micro F1 0.8571 (0.5346 to 0.9691), threshold 0.5",
         "P@1 1.0000, R@1 0.5000",
         "P@2 0.7500, R@2 0.7500",
     ]

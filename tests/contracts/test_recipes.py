@@ -61,7 +61,7 @@ def test_what_they_cannot_do_is_said(manyhands, rows, tmp_path):
     manyhands("train", rows, "--out", tmp_path / "run", "--model", "toy")
     code, _, said = manyhands("explain", tmp_path / "run", "good")
     assert code == 2
-    assert "toy models cannot be explained; train one with --model ngrams or fasttext" in said
+    assert "toy models cannot be explained; train one with --model ngrams, fasttext or lstm" in said
     code, _, said = manyhands("train", rows, "--out", tmp_path / "x", "--model", "toy", "--window", "3")
     assert (code, "--window is for --model skipgram or charlstm, not for toy" in said) == (2, True)
     code, _, said = manyhands("train", rows, "--out", tmp_path / "x", "--rest-seconds", "1")

@@ -139,7 +139,8 @@ def test_same_facts_after_json() -> None:
         facts = report.facts()
         assert json.loads(json.dumps(facts, allow_nan=False)) == facts
         names = (
-            "rows accuracy macro_f1 micro_f1 log_loss labels confusion at unknown_labels threshold left_out"
+            "rows accuracy macro_f1 micro_f1 log_loss labels confusion at unknown_labels threshold intervals "
+            "left_out ece reliability answered against"
         )
         assert list(facts) == names.split()
         assert all(isinstance(figures["rows"], int) for figures in facts["labels"].values())

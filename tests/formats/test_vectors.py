@@ -14,7 +14,7 @@ from manyhands.errors import InputError, MissingPartError, UsageError
 from manyhands.formats import vectors
 from manyhands.formats.vector_writing import WRITERS, write_embedding
 from manyhands.formats.vectors import read_embedding
-from manyhands.models.recurrent.inputs import fill_from
+from manyhands.models.pretrained import fill_from, read_pretrained
 from manyhands.models.recurrent.sequences import Lexicon
 from manyhands.text.corpus import corpus_of
 from manyhands.text.embedding import Embedding
@@ -219,9 +219,10 @@ def test_vectors_to_begin_with_are_taken_from_what_there_is(data: bytes, tmp_pat
     path.write_bytes(data)
     lexicon = Lexicon(corpus_of(from_strings(["a b"])).hashes)
     table = np.zeros((2, 3), np.float32)
-    found = fill_from(str(path), lexicon, table)
+    blocks = ((lexicon.places(block.hashes), block.vectors) for block in read_pretrained(str(path), 3))
+    found = fill_from(blocks, table)
     assert (found, table.tolist()) == (
         (2, [[0, 0, 0], [4, 5, 6]]) if b"c" in data else (1, [[0, 0, 0], [1, 2, 3]])
     )
     with pytest.raises(UsageError, match=r"(line 2|word 1) has 3 numbers; --dim is 2"):
-        fill_from(str(path), lexicon, np.zeros((2, 2), np.float32))
+        list(read_pretrained(str(path), 2))

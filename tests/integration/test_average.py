@@ -208,7 +208,9 @@ def test_from_the_command_line(tmp_path, rows, manyhands):
     assert done.code == 0, done.err
     assert "after the best round" in done.out
     assert "test: accuracy" in done.out
-    ours = re.compile(r"(round \d of 2|starting Spark|counting|features): ")  # where it took long
+    ours = re.compile(
+        r"(round \d of 2|starting Spark|counting|features|choosing settings): |chosen of \d+: "
+    )  # where it took long
     assert all(ours.match(line) for line in done.err.splitlines()), done.err
     record = json.loads((tmp_path / "run" / "record.json").read_text())
     assert (record["spread"], record["workers"]) == ("average", 3)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 from tests.integration.test_page import PATIENCE, browser  # noqa: F401 - a fixture
 from tests.models.test_convert import WORDS, trained
 from tests.services import Running, running
@@ -53,7 +54,9 @@ def opened(browser: Any, request: pytest.FixtureRequest) -> Iterator[Callable[..
         tab.on("pageerror", lambda error: complaints.append(str(error)))
         home.append(f"http://127.0.0.1:{service.port}/")
         tab.goto(home[-1])
-        tab.wait_for_function("document.title != 'manyhands'")  # the page has asked what it serves
+        # The page has asked what it serves. A condition to wait for would be evaluated from text, which the
+        # page's own policy forbids.
+        expect(tab).not_to_have_title("manyhands", timeout=30_000)
         return tab
 
     yield go

@@ -45,6 +45,25 @@ def test_from_reviews_to_predictions(manyhands, prepared):
     why = manyhands("explain", "run", "great food")
     assert why.out.splitlines()[0].startswith("2 ")
     assert "great" in why.out
+    every = json.loads(
+        manyhands("explain", "run", "--global", "--data", prepared, "--top", "5", "--json").out
+    )
+    assert [*every["labels"]] == ["0", "1", "2"]
+    assert every["named"] == every["features"]
+    assert all(one["weight"] > 0 for found in every["labels"].values() for one in found)
+    words = manyhands("explain", "run", "--global", "--label", "2", "--top", "3").out.splitlines()
+    assert words[0] == "2"
+    assert len(words) == 6  # the label, a head, three words, how many have a name
+    assert words[-1].endswith("by the bundle's words; --data names more")
+    for wrong, said in (
+        (("--global", "a text"), "leave out the text"),
+        ((), "no text to explain"),
+        (("a text", "--data", prepared), "--data is for --global"),
+        (("a text", "--top", "-1"), "--top"),
+    ):
+        refused = manyhands("explain", "run", *wrong)
+        assert refused.code == 2
+        assert said in refused.err
     assert manyhands("quantize", "run", "--size", "60KB", "--out", "small").code == 0
     small = json.loads(manyhands("evaluate", "small", prepared, "--json").out)
     assert len(manyhands("predict", "run", prepared).out.splitlines()) == judged["rows"]

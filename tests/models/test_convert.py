@@ -95,6 +95,34 @@ def test_onnx_of_many_labels_learnt_by_negatives(tmp_path: Path) -> None:
     assert np.abs(found - bundle.scores(from_strings(TEXTS))).max() < 1e-5
 
 
+@pytest.mark.parametrize(
+    ("cell", "both", "layers", "pooling"),
+    [
+        ("lstm", False, 1, "max"),
+        ("lstm", True, 2, "last"),
+        ("gru", True, 1, "mean"),
+        ("gru", False, 2, "last"),
+        ("equations", True, 1, "max"),
+    ],
+)
+def test_onnx_of_recurrent_networks(cell: str, both: bool, layers: int, pooling: str, tmp_path: Path) -> None:
+    shape = {"cell": cell, "bidirectional": both, "layers": layers, "pooling": pooling, "max_length": 200}
+    small = {"dim": 7, "hidden_size": 16, "epochs": 3, "learning_rate": 0.02}
+    bundle = trained(tmp_path, 3, model="lstm", **shape, **small)
+    convert(bundle, "onnx", str(tmp_path / "model.onnx"))
+    expected = bundle.scores(from_strings(TEXTS))
+    assert np.ptp(expected[:, 0]) > 0.2, "a model that tells nothing would prove nothing"
+    assert np.abs(by_onnx(tmp_path / "model.onnx", bundle, TEXTS) - expected).max() < 1e-4
+
+
+def test_onnx_of_a_network_of_numbers_is_refused(tmp_path: Path) -> None:
+    rows = [f"{n % 2}.{n % 7},{n % 3}.5,{'ab'[n % 2]}\n" for n in range(80)]
+    (tmp_path / "numbers.csv").write_text("x,y,label\n" + "".join(rows))
+    train(tmp_path / "numbers.csv", tmp_path / "run", model="lstm", hidden_size=4, epochs=1)
+    with pytest.raises(UsageError, match="reads rows of numbers, and onnx is for texts"):
+        convert(open_bundle(tmp_path / "run"), "onnx", str(tmp_path / "model.onnx"))
+
+
 def test_onnx_of_a_model_without_features(tmp_path: Path) -> None:
     bundle = trained(tmp_path, 2, min_count=255, ngrams=1)
     empty = replace(bundle, model=_without_features(bundle))

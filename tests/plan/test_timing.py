@@ -26,6 +26,7 @@ EXACT = {name: prior.middle for name, prior in PRIORS.items()} | {
         "engine": 5.0,
         "link": 1.0,
         "threads": 1.0,
+        "serial": 0.0,
     },
 }
 WORK = Work(rows=10_000, epochs=2, batch=100, exchange_bytes=125e6 / 4)

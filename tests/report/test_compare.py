@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyhands.errors import InputError, UsageError
-from manyhands.report.compare import Figure, compare, wilson
+from manyhands.evaluation.intervals import wilson
+from manyhands.report.compare import Figure, compare
 from manyhands.report.compare_table import as_csv, columns, write_page
 
 HOSTILE = "<img src=x onerror=alert(1)>"

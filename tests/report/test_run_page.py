@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from manyhands.data.prepare.prepare import prepare
 from manyhands.errors import InputError, MissingPartError, UsageError
-from manyhands.evaluation.details import calibration, confusion
+from manyhands.evaluation.calibration import reliability
+from manyhands.evaluation.details import confusion
 from manyhands.report import charts
 from manyhands.report.records import RunRecord
 from manyhands.report.run_page import report
@@ -99,7 +100,7 @@ def test_without_the_library_the_extra_is_named(tmp_path, monkeypatch):
 @settings(max_examples=30)
 def test_every_prediction_is_in_one_bin(predictions):
     said, right = (np.array(column) for column in zip(*predictions, strict=True))
-    found = calibration(said.astype(np.float32), right.astype(bool))
+    found = reliability(said.astype(np.float32), right.astype(bool))
     assert sum(b["rows"] for b in found["bins"]) == len(predictions)
     assert 0 <= found["ece"] <= 1
     assert all(b["low"] - 1e-6 <= b["confidence"] <= b["high"] + 1e-6 for b in found["bins"])

@@ -303,7 +303,7 @@ def test_words(vectors: Path) -> None:
     assert drawn.headers["content-security-policy"] == "frame-ancestors 'self'"
 
 
-@pytest.mark.parametrize("model", ["ngrams", "fasttext"])
+@pytest.mark.parametrize("model", ["ngrams", "fasttext", "lstm"])
 def test_the_parts_of_the_words_add_up_to_the_score(model: str, tmp_path: Path) -> None:
     more = {"char_ngrams": "2-3"} if model == "fasttext" else {}
     bundle: Bundle = trained(tmp_path, 3, model=model, **more)

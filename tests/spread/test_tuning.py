@@ -17,17 +17,20 @@ from manyhands.bundle.bundle import open_bundle
 from manyhands.catalog import LEARNERS, load
 from manyhands.cli import tune as verb
 from manyhands.errors import InputError, MissingPartError, UsageError
-from manyhands.evaluation.evaluate import evaluate
+from manyhands.evaluation.evaluate import evaluate, judge
 from manyhands.records import Silent
 from manyhands.settings import Search
 from manyhands.spread.single import Single
+from manyhands.training.job import job_for
+from manyhands.tuning import rows as tuning_rows
 from manyhands.tuning import search
 from manyhands.tuning import tune as tuning
 from manyhands.tuning.tune import Tuned, tune
+from tests.tasks import RESOURCES
 
 pytest.importorskip("optuna", reason="needs optuna")
 
-FAST = {"threads": 1, "deterministic": True}
+FAST = {"threads": 1, "deterministic": True, "effort": 0}
 SPLITS = {"train": 400, "valid": 120, "test": 120}
 GOOD, BAD = "great fresh warm quick kind".split(), "awful cold rude slow stale".split()
 
@@ -54,8 +57,7 @@ class Watcher(Silent):
 
 
 def ranges_of(model: str) -> dict[str, Search]:
-    found: dict[str, Search] = load(LEARNERS, "model", model).Settings.marked(Search)
-    return found
+    return search.ranges_of(load(LEARNERS, "model", model).Settings, by_word_sets=False)
 
 
 def prepared(
@@ -147,10 +149,13 @@ def test_everything_fixed_leaves_one_trial(tmp_path: Path) -> None:
 def test_test_rows_take_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     looked_at = []
-    rows_of_split = search.rows_of_split
-    monkeypatch.setattr(
-        search, "rows_of_split", lambda d, split: looked_at.append(split) or rows_of_split(d, split)
-    )
+    rows_of_split = tuning_rows.rows_of_split
+
+    def look(dataset, split, **more):
+        looked_at.append(split)
+        return rows_of_split(dataset, split, **more)
+
+    monkeypatch.setattr(tuning_rows, "rows_of_split", look)
     one = tune(prepared(tmp_path / "one"), trials=3, **FAST)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
     two = tune(prepared(tmp_path / "two", shuffled_test=True), trials=3, **FAST)
@@ -220,7 +225,7 @@ def test_settings_that_cannot_be_trained_are_passed_over(
     run = Single.run
 
     def fails(self, job, *rest):
-        if job.settings.learning_rate == 8.0:
+        if job.settings.learning_rate == 4.0:
             raise UsageError("the model needs more memory")
         return run(self, job, *rest)
 
@@ -229,7 +234,7 @@ def test_settings_that_cannot_be_trained_are_passed_over(
     assert [trial.score is None for trial in tuned.trials] == [True, False]
     assert tuned.default_score is None and tuned.trials[0].error == "the model needs more memory"
     with pytest.raises(UsageError, match="none of 10 settings could be trained; first: the model needs"):
-        tune(data, out=tmp_path / "other", learning_rate=8.0, **FAST)
+        tune(data, out=tmp_path / "other", learning_rate=4.0, **FAST)
     assert not (tmp_path / "other").exists()
 
 
@@ -245,8 +250,17 @@ def test_mistakes(tmp_path: Path) -> None:
         tune(data, trials=0)
     with pytest.raises(UsageError, match="is not a size"):
         tune(data, size="small")
-    with pytest.raises(InputError, match=r"train.txt is not a prepared dataset; make one with"):
-        tune(tmp_path / "raw" / "train.txt")
+    with pytest.raises(UsageError, match=r"--labels is for raw files; .*data is prepared already"):
+        tune(data, labels="stars")
+    with pytest.raises(UsageError, match="--sets is for word vectors"):
+        tune(data, sets=tmp_path)
+    with pytest.raises(InputError, match="has no similarity set"):
+        tune(data, model="skipgram", sets=tmp_path)
+    with pytest.raises(UsageError, match="skipgram models cannot be quantised; leave out --size"):
+        tune(data, model="skipgram", size="1MB")
+    (tmp_path / "few.txt").write_text("__label__a good\n__label__b bad\n")
+    with pytest.raises(InputError, match=r"few.txt has 2 rows: too few to hold some out"):
+        tune(tmp_path / "few.txt")
     with pytest.raises(InputError, match="has no validation rows to tune by; prepare it with --valid"):
         tune(prepared(tmp_path / "no", valid=False))
     (tmp_path / "best").mkdir()
@@ -302,7 +316,51 @@ def test_the_verb(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, arguments, env=env).stdout
     assert f"of 2 trials: {facts['score']:.4f}, {facts['default_score']:.4f} by default" in shown
     assert f"120 validation rows: differences below {facts['chance']:.4f} may be chance" in shown
-    assert "train with: manyhands train" in shown and "--epochs 2 --deterministic --ngrams" in shown
+    assert "train with: manyhands train" in shown and "--epochs 2 --deterministic" in shown
+    assert "--effort 0" in shown  # what was chosen before the search is among the settings already
     out = ["--out", str(tmp_path / "best")]
     shown = CliRunner().invoke(app, [*arguments, *out], env=env).stdout
     assert f"{tmp_path / 'best'}: trained with the best settings" in shown
+
+
+def test_raw_rows_are_held_out_by_their_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the order of the rows nor rows that are added move one of them; equal texts stay together."""
+    prepared(tmp_path / "raw")
+    lines = (tmp_path / "raw" / "train.txt").read_text().splitlines()
+    seen: list[set[str]] = []
+    run = Single.run
+
+    def watched(self, job, train, valid, *rest):
+        texts = valid.corpus.texts(np.arange(len(valid))).strings()
+        assert not set(texts) & set(train.corpus.texts(np.arange(len(train))).strings())
+        seen.append({text.strip() for text in texts})
+        return run(self, job, train, valid, *rest)
+
+    monkeypatch.setattr(Single, "run", watched)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for number, some in enumerate((lines, lines[::-1], lines + lines[:200])):
+        (tmp_path / f"{number}.txt").write_text("\n".join(some) + "\n")
+        tune(tmp_path / f"{number}.txt", trials=1, **FAST)
+    assert seen[0] == seen[1] == seen[2] and 20 < len(seen[0]) < 60
+
+
+def test_trials_on_raw_rows_go_on_to_their_last_epoch(tmp_path: Path) -> None:
+    """A training on all rows has none to stop by, so a trial is judged by how it ends."""
+    prepared(tmp_path / "raw")
+    raw = tmp_path / "raw" / "train.txt"
+    wild = {"learning_rate": 50.0, "epochs": 6, "ngrams": 1, "min_count": 1, "early_stopping": 1}
+    wild |= {"loss": "softmax"}
+    tuned = tune(raw, out=tmp_path / "best", **wild, **FAST)
+    job = job_for("ngrams", {**wild, "deterministic": True}, RESOURCES)
+    found = tuning_rows.open_rows((str(raw),), job, Silent())
+    model = Single().run(job, found.train, None, Silent()).model
+    assert tuned.score == judge(model, found.valid).accuracy
+    assert len(json.loads((tmp_path / "best" / "record.json").read_text())["scores"]["train"]) == 6
+
+
+def test_raw_rows_by_size(tmp_path: Path) -> None:
+    prepared(tmp_path / "raw")
+    tuned = tune(tmp_path / "raw" / "train.txt", out=tmp_path / "best", size="60KB", trials=1, **FAST)
+    record = json.loads((tmp_path / "best" / "record.json").read_text())
+    assert tuned.score > 0.6 and record["data"]["rows"] == 400 and "valid" not in record["scores"]
+    assert sum(path.stat().st_size for path in (tmp_path / "best").glob("*.safetensors")) <= 60 << 10

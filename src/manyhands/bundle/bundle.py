@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +15,11 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from manyhands.bundle.calibration import CalibratedScorer, Calibration
 from manyhands.bundle.card import model_card
 from manyhands.catalog import LEARNERS, load_model
 from manyhands.errors import InputError, UsageError
-from manyhands.models.model import CLASSIFY, Arrays, Classifier, Model, Scores
+from manyhands.models.model import CLASSIFY, Arrays, Model, Scorer, Scores
 from manyhands.settings import LabelScheme, TextSettings
 from manyhands.storage.cache import local_copy
 from manyhands.storage.destination import MARKERS, Kind, destination, not_found
@@ -48,6 +50,7 @@ class BundleConfig(BaseModel):
     text: TextSettings
     facts: dict[str, Any]
     settings: dict[str, Any]
+    calibration: Calibration | None = None  # None: the model's own probabilities
 
 
 @dataclass(frozen=True)
@@ -74,10 +77,12 @@ class Bundle:
         listed = [*able[:-2], " or ".join(able[-2:])]
         raise UsageError(f"{self.config.model} models {cannot}; train one with --model {', '.join(listed)}")
 
-    @property
-    def classifier(self) -> Classifier:
-        model: Classifier = self.need(CLASSIFY, "cannot predict labels")
-        return model
+    @cached_property
+    def classifier(self) -> Scorer:
+        """What gives texts their probabilities, calibrated where the bundle knows how."""
+        model: Scorer = self.need(CLASSIFY, "cannot predict labels")
+        calibration = self.config.calibration
+        return model if calibration is None else CalibratedScorer(model, calibration)
 
     @property
     def has_vocabulary(self) -> bool:
@@ -90,13 +95,14 @@ class Bundle:
             raise InputError("this bundle keeps no vocabulary; take the model it was made from")
         return Vocabulary.load(self.folder)
 
-    def scores(self, texts: Ragged) -> Scores:
-        """The probability of each label for each raw text."""
-        return self.classifier.score_texts(self.normaliser.ragged(texts))
+    def scores(self, texts: Ragged | Sequence[str]) -> Scores:
+        """The probability of each label for each raw text, in the order of ``labels``."""
+        given = texts if isinstance(texts, Ragged) else _ragged(texts)
+        return self.classifier.score_texts(self.normaliser.ragged(given))
 
-    def predict(self, texts: list[str], top: int = 1) -> list[list[tuple[str, float]]]:
+    def predict(self, texts: Ragged | Sequence[str], top: int = 1) -> list[list[tuple[str, float]]]:
         """The most likely labels of each text, with their probabilities."""
-        return self.likeliest(self.scores(from_strings(texts)), top)
+        return self.likeliest(self.scores(texts), top)
 
     def likeliest(self, scores: Scores, top: int) -> list[list[tuple[str, float]]]:
         """Of each row of scores the most likely labels, with their probabilities."""
@@ -123,6 +129,18 @@ class Bundle:
                 raise InputError(
                     f"{name} of {self.folder} is damaged (wrong checksum); fetch the bundle again"
                 )
+
+
+def _ragged(texts: Sequence[str]) -> Ragged:
+    """Texts of a list; a single one would be taken for a list of its letters."""
+    if isinstance(texts, str):
+        raise UsageError("texts are a single str; give a list of texts, [text] for one of them")
+    try:
+        return from_strings(texts)
+    except (TypeError, AttributeError):
+        raise UsageError("texts hold something else than texts; give a list of str") from None
+    except UnicodeEncodeError:
+        raise InputError("a text holds half a character (a lone surrogate); mend it") from None
 
 
 def _sums(folder: Path) -> list[str]:
@@ -167,6 +185,8 @@ def model_of(config: BundleConfig, arrays: Arrays) -> Model:
     kind: type[Model] = load_model(config.model)
     if CLASSIFY in kind.can and not config.labels:
         raise InputError("a classifier has no labels")
+    if config.calibration is not None and not config.calibration.fits(len(config.labels)):
+        raise InputError("the calibration of a classifier does not fit its labels")
     return kind.from_parts({**config.facts, "labels": config.labels}, arrays)
 
 

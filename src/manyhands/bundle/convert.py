@@ -8,11 +8,13 @@ gives the bytes of a string, so none can hash a word as a model does. The other 
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands.bundle.bundle import Bundle
+from manyhands.bundle.calibration import Isotonic
 from manyhands.bundle.word_vectors import embedding_of
 from manyhands.errors import UsageError
 from manyhands.formats.onnx import OnnxGraph, serialize_graph
@@ -41,9 +43,17 @@ def _to_safetensors(bundle: Bundle, out: str) -> list[str]:
 
 def _to_onnx(bundle: Bundle, out: str) -> list[str]:
     model: Exportable = bundle.need(ONNX, "cannot be converted to onnx")
-    config, graph = bundle.config, OnnxGraph(len(bundle.labels))
+    config, calibration = bundle.config, bundle.config.calibration
+    labels = len(bundle.labels)
+    graph = OnnxGraph(
+        labels,
+        None if calibration is None else calibration.inverse(labels),
+        (calibration.said, calibration.right) if isinstance(calibration, Isotonic) else None,
+    )
     model.add_to(graph)
-    facts = {"labels": config.labels, "text": config.text.model_dump(), "facts": config.facts}
+    facts: dict[str, Any] = {"labels": config.labels, "text": config.text.model_dump(), "facts": config.facts}
+    if calibration is not None:
+        facts["calibration"] = calibration.kind
     data = serialize_graph(graph, config.model, facts)
     with writing(out) as file:
         file.write(data)

@@ -12,7 +12,7 @@ from manyhands.text.ragged import from_strings
 
 @dataclass(frozen=True)
 class Explanation:
-    """``score`` is the sum of all parts and of ``bias``; probabilities are computed from scores."""
+    """``score`` is the sum of all parts and ``bias``, as the model has it; ``probability`` is calibrated."""
 
     label: str
     probability: float
@@ -28,7 +28,7 @@ def explain(bundle: Bundle, text: str, label: str | None = None) -> Explanation:
     if label is not None and label not in bundle.labels:
         raise UsageError(f"the model has no label '{label}'; it has: {', '.join(bundle.labels[:20])}")
     corpus = corpus_of(bundle.normaliser.ragged(from_strings([text])))
-    scores = model.scores(corpus)[0]
+    scores = bundle.classifier.scores(corpus)[0]
     chosen = int(scores.argmax()) if label is None else bundle.labels.index(label)
     found: Contributions = model.explain(corpus, chosen)
     return Explanation(bundle.labels[chosen], float(scores[chosen]), **vars(found))
@@ -37,7 +37,8 @@ def explain(bundle: Bundle, text: str, label: str | None = None) -> Explanation:
 def word_parts(bundle: Bundle, text: str, explanation: Explanation) -> list[Contribution]:
     """The part of each word of the normalised text, in its order; with the bias, they add up to the score.
 
-    An n-gram belongs to its words in equal shares, and to all places where it stands.
+    An n-gram belongs to its words in equal shares, and to all places where it stands, unless its part
+    is that of one place.
     """
     words = bundle.normaliser(text).split()
     places: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -48,6 +49,9 @@ def word_parts(bundle: Bundle, text: str, explanation: Explanation) -> list[Cont
         places[f"letters of {words[start]}"].append((start, start + 1))
     sums = [0.0] * len(words)
     for part in explanation.parts:
+        if part.place is not None:
+            sums[part.place] += part.part
+            continue
         # N-grams that share a feature share its part; but a text may hold the sign between them itself.
         found = places.get(part.ngram) or [at for name in part.ngram.split(" / ") for at in places[name]]
         for start, end in found:

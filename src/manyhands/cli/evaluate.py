@@ -52,10 +52,18 @@ def evaluate(
             help="For word vectors: folder of similarity and analogy files; by default MANYHANDS_WORDSETS."
         ),
     ] = None,
+    precision: Annotated[
+        float | None,
+        typer.Option(
+            help="For classifiers: also tell from which probability on this share of the answers is right, "
+            "and how many rows are then answered; predict takes it as --unsure."
+        ),
+    ] = None,
     against: Annotated[
         str | None,
         typer.Option(
-            help="For word vectors: compute the PIP loss against these vectors, not against the text."
+            help="For classifiers: another bundle to compare with on the same rows, by a paired test. For "
+            "word vectors: compute the PIP loss against these vectors, not against the text."
         ),
     ] = None,
     restrict: Annotated[
@@ -70,8 +78,9 @@ def evaluate(
 ) -> None:
     """Evaluate a classifier or word vectors.
 
-    Classifiers: accuracy, F1, precision and recall of every label, and the confusion matrix. Word vectors:
-    the score on every similarity and analogy set found, and the PIP loss beside that of random vectors.
+    Classifiers: accuracy and F1 with their 95 % intervals, calibration, precision and recall of every label,
+    and the confusion matrix. Word vectors: the score on every similarity and analogy set found, and the PIP
+    loss beside that of random vectors.
     """
     from manyhands.bundle.bundle import Bundle
     from manyhands.bundle.word_vectors import open_either
@@ -82,19 +91,27 @@ def evaluate(
     opened = open_either(bundle)
     means: dict[str, Any] = {"memory": memory, "threads": threads, **settings}
     if isinstance(opened, Bundle) and opened.labels:
-        _refuse("word vectors", sets=sets, against=against, restrict=restrict)
+        _refuse("word vectors", sets=sets, restrict=restrict)
         if not data:
             raise UsageError("give the rows to evaluate on: a prepared dataset, or raw files with labels")
         with watch() as progress:
             report = judge(
-                opened, data, split=split, threshold=at, top=tuple(top or ()), progress=progress, **means
+                opened,
+                data,
+                split=split,
+                threshold=at,
+                top=tuple(top or ()),
+                precision=precision,
+                against=against,
+                progress=progress,
+                **means,
             )
         if as_json:
             typer.echo(json.dumps(report.facts()))
         else:
             show_scores(report.facts())
         return
-    _refuse("classifiers", top=top, split=split)
+    _refuse("classifiers", top=top, split=split, precision=precision)
     asked = {"sets": sets, "against": against, "restrict": restrict}
     chosen: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     with watch() as progress:

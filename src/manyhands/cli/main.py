@@ -26,6 +26,7 @@ VERBS = {
     "predict": "Predict the labels of texts.",
     "serve": "Serve a model over HTTP, with a page to try it.",
     "explain": "Show what each n-gram adds to a prediction.",
+    "embed": "Make a vector of every text.",
     "nearest": "Find the words most similar to a word.",
     "analogy": "Find the word that completes an analogy.",
     "compare": "Compare runs: scores, seconds, speed-up, bytes, money.",

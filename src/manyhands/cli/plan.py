@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SPREAD = "allreduce"
 SHOWN = 12
+NAMED = 5  # machines that are left out
 PARTS = {
     "start": "processes start",
     "load": "rows are read and counted",
@@ -135,6 +136,7 @@ def _facts(made: "Plan") -> dict[str, Any]:
         "currency": made.catalogue.currency,
         "probe_seconds": round(made.probe_seconds, 1),
         "costs": made.calibration.costs,
+        "left_out": made.left_out,
         "options": [
             {
                 "cluster": str(option.cluster),
@@ -152,7 +154,8 @@ def _facts(made: "Plan") -> dict[str, Any]:
 
 def _show(made: "Plan", target_hours: float | None, budget: float | None) -> None:
     if not made.options:
-        raise UsageError(f"the catalogue {made.catalogue.name} has no machine to offer; see --retired")
+        small = ", and what it has cannot hold the model in its memory" if made.left_out else ""
+        raise UsageError(f"the catalogue {made.catalogue.name} has no machine to offer{small}; see --retired")
     _print_options(made)
     for line in [*_choices(made, target_hours, budget), *_conditions(made)]:
         typer.echo(line)
@@ -259,6 +262,11 @@ def _conditions(made: "Plan") -> list[str]:
 
     prices = f"{made.catalogue.currency}, {made.catalogue.name}, {made.catalogue.dates}"
     said = [f"prices: {prices}, on demand; from and to: four of five runs are between them"]
+    if small := made.left_out:
+        more = f" and {len(small) - NAMED} more" if len(small) > NAMED else ""
+        said.append(
+            f"left out, as half of their memory cannot hold the model: {', '.join(small[:NAMED])}{more}"
+        )
     devices = sorted({g.device for o in made.options if o.on_devices for g in o.cluster.groups})
     if devices and made.probe_seconds:
         said.append("GPU: the same model in PyTorch; manyhands itself trains on processors")
@@ -309,6 +317,8 @@ def _explain(made: "Plan", text: str) -> None:
     option = made.option(text)
     parts = made.explain(option.cluster)
     typer.echo(_told(option, made))
+    if why := made.why_not(option.cluster):
+        typer.echo(why)
     for name, what in PARTS.items():
         seconds = float(getattr(parts, name)[0])
         typer.echo(f"  {name:<10}{seconds:>14,.1f} s {seconds / option.seconds.seconds:>6.1%}  {what}")

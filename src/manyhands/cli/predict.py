@@ -1,7 +1,7 @@
 """``manyhands predict``: labels for texts, one line for each; or whole files with labels added."""
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +10,9 @@ from manyhands.cli.options import BundleArgument, Memory, Overwrite, Panel, Thre
 from manyhands.cli.progress import watch
 from manyhands.errors import ResumableError, UsageError
 from manyhands.settings import FileSettings
+
+if TYPE_CHECKING:
+    from manyhands.evaluation.predict import Shown
 
 
 def add_to(app: typer.Typer, arguments: list[str]) -> None:
@@ -38,6 +41,10 @@ def predict(
     ] = None,
     top: Annotated[int, typer.Option(help="Number of labels to show, most likely first.")] = 1,
     at: Annotated[float | None, typer.Option(help="Show only labels with at least this probability.")] = None,
+    unsure: Annotated[
+        float | None,
+        typer.Option(help="Answer 'unsure' where the likeliest label is less probable than this."),
+    ] = None,
     memory: Memory = None,
     threads: Threads = None,
     overwrite: Overwrite = False,
@@ -51,12 +58,13 @@ def predict(
     compressed as the name says. A row without text, or one that cannot be read, has an empty label.
     """
     from manyhands.bundle.bundle import load_classifier
+    from manyhands.evaluation.predict import Shown
 
     opened = load_classifier(bundle)
     if out is None:
         if overwrite or memory is not None:
             raise UsageError("--overwrite and --memory are for --out")
-        _print(opened, sources, split, top, at, threads, as_json, settings)
+        _print(opened, sources, split, Shown(top, at, unsure), threads, as_json, settings)
         return
     if split is not None or top != 1 or at is not None:
         raise UsageError("--split, --top and --at do not go with --out, which writes the likeliest label")
@@ -64,7 +72,7 @@ def predict(
         opened,
         sources,
         out,
-        {"overwrite": overwrite, "memory": memory, "threads": threads},
+        {"overwrite": overwrite, "memory": memory, "threads": threads, "unsure": unsure},
         as_json,
         settings,
     )
@@ -74,8 +82,7 @@ def _print(
     opened: Any,
     sources: list[str] | None,
     split: str | None,
-    top: int,
-    at: float | None,
+    shown: "Shown",
     threads: int | None,
     as_json: bool,
     settings: dict[str, Any],
@@ -86,7 +93,7 @@ def _print(
     with watch() as progress:
         found = score(opened, sources or ["-"], split=split, threads=threads, progress=progress, **settings)
         for scores in found:
-            for line in lines(opened, scores, top, at, as_json):
+            for line in lines(opened, scores, shown, as_json):
                 typer.echo(line)
 
 

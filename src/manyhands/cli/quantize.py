@@ -14,7 +14,7 @@ def quantize(
     size: Annotated[str, typer.Option(help="Largest size that the bundle may have.")] = "2MB",
     overwrite: Overwrite = False,
 ) -> None:
-    """Keep the most important features, and store one-byte codes in place of their weights."""
+    """Keep the most important features or words, and store one-byte codes in place of their weights."""
     from manyhands.bundle.quantize import quantize_bundle
     from manyhands.machine import parse_size
 

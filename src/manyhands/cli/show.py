@@ -126,30 +126,87 @@ def show_scores(facts: dict[str, Any]) -> None:
     for k, found in facts["at"].items():
         typer.echo(f"P@{k} {found['precision']:.4f}, R@{k} {found['recall']:.4f}")
     console, labels = Console(highlight=False, markup=False), facts["labels"]
-    console.print(_rates(labels))
+    console.print(_rates(labels, facts["intervals"]["labels"]))
     if facts["confusion"] is not None and len(labels) <= LARGEST_CONFUSION:
         console.print(_confusion(list(labels), facts["confusion"]), soft_wrap=True)
+    if facts["reliability"]:
+        console.print(_reliability(facts["reliability"]))
+    if facts["answered"]:
+        _show_answered(console, facts["answered"])
+    if facts["against"]:
+        _show_against(facts["against"])
 
 
 def _summary(facts: dict[str, Any]) -> str:
-    figures = [f"accuracy {facts['accuracy']:.4f}"]
-    figures += [f"macro F1 {facts['macro_f1']:.4f}", f"micro F1 {facts['micro_f1']:.4f}"]
+    bounds = facts["intervals"]
+    figures = [
+        f"{shown} {facts[name]:.4f} ({bounds[name][0]:.4f} to {bounds[name][1]:.4f})"
+        for name, shown in (("accuracy", "accuracy"), ("macro_f1", "macro F1"), ("micro_f1", "micro F1"))
+    ]
     if facts["log_loss"] is not None:
         figures.append(f"log loss {facts['log_loss']:.4f}")
+    if facts["ece"] is not None:
+        figures.append(f"calibration error {facts['ece']:.4f}")
     if facts["threshold"] is not None:
         figures.append(f"threshold {facts['threshold']:g}")
     return f"{facts['rows']:,} rows: {', '.join(figures)}"
 
 
-def _rates(labels: dict[str, dict[str, float]]) -> Table:
-    table = _numbers("label", "precision", "recall", "F1", "rows")
+def _reliability(bins: list[dict[str, Any]]) -> Table:
+    """A bar as long as the rows are right, with a mark where the model said that it would be."""
+    table = Table("probability", "rows", "said", "right", "", box=None, pad_edge=False)
+    for column in table.columns[1:4]:
+        column.justify = "right"
+    for found in bins:
+        said, right = (round(BAR_WIDTH * found[name]) for name in ("confidence", "right"))
+        bar = list("#" * right + " " * (BAR_WIDTH + 1 - right))
+        bar[said] = "|"
+        span = f"{found['low']:.2f}-{found['high']:.2f}"
+        rates = f"{found['confidence']:.1%}", f"{found['right']:.1%}"
+        table.add_row(span, f"{found['rows']:,}", *rates, "".join(bar))
+    return table
+
+
+def _show_answered(console: Console, found: dict[str, Any]) -> None:
+    typer.echo(f"to be right in {found['precision']:.1%} of the answers, by these very rows:")
+    table = _numbers("label", "threshold", "precision", "95 % interval", "coverage", "rows")
+    chosen = {"all": found["overall"], **dict(list(found["labels"].items())[:MOST_LABELS])}
+    for name, at in chosen.items():
+        if at is None:
+            table.add_row(Text(name), "none", "", "", "", "")
+            continue
+        low, high = at["interval"]
+        bounds = f"{low:.4f}-{high:.4f}"
+        figures = f"{at['precision']:.4f}", bounds, f"{at['coverage']:.1%}", f"{at['rows']:,}"
+        table.add_row(Text(name), f"{at['threshold']:.4f}", *figures)
+    console.print(table)
+
+
+def _show_against(found: dict[str, Any]) -> None:
+    for name, shown in (("accuracy", "accuracy"), ("macro_f1", "macro F1")):
+        of = found[name]
+        low, high = of["interval"]
+        typer.echo(
+            f"{shown} beside {found['bundle']}, {of['of_other']:.4f}: {of['difference']:+.4f} "
+            f"({low:+.4f} to {high:+.4f}), p = {of['p']:.3g}"
+        )
+    rows = found["accuracy"]
+    typer.echo(
+        f"rows that only one has right: {rows['only_first_right']:,} this one, "
+        f"{rows['only_second_right']:,} the other"
+    )
+
+
+def _rates(labels: dict[str, dict[str, float]], intervals: dict[str, Any]) -> Table:
+    table = _numbers("label", "precision", "recall", "F1", "95 % of F1", "rows")
     table.columns[0].no_wrap = True
     shown = list(labels.items())
     if len(shown) > MOST_LABELS:
         shown = sorted(shown, key=lambda item: -item[1]["rows"])[:MOST_LABELS]
     for name, found in shown:
         rates = (f"{found[key]:.4f}" for key in ("precision", "recall", "f1"))
-        table.add_row(Text(name), *rates, f"{found['rows']:,}")
+        bounds = "{:.4f}-{:.4f}".format(*intervals[name]) if name in intervals else ""
+        table.add_row(Text(name), *rates, bounds, f"{found['rows']:,}")
     if len(labels) > MOST_LABELS:
         table.add_row(f"… {len(labels) - MOST_LABELS:,} more")
     return table

@@ -77,6 +77,13 @@ def train(
         str,
         typer.Option(help=f"How the work is shared: {', '.join(SPREADS)}; each has a panel below."),
     ] = SPREAD,
+    unlabelled: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Files of any format, or a dataset, whose texts a classifier learns from as well; "
+            "labels there are not looked at. Can be given several times.",
+        ),
+    ] = None,
     resume: Annotated[
         bool,
         typer.Option("--resume", help="Continue an interrupted run: repeat its command with this option."),
@@ -130,6 +137,7 @@ def train(
             continue_from=continue_from,
             track=track,
             overwrite=overwrite,
+            unlabelled=unlabelled or (),
             memory=memory,
             threads=threads,
             progress=progress,
@@ -163,11 +171,30 @@ def _print_summary(out: str, record: dict[str, Any]) -> None:
         typer.echo(f"cost: {dollars(price['total'])}, at {dollars(price['per_hour'])} an hour")
     if data["left_out"]:
         typer.echo(f"{data['left_out']:,} rows without a usable text or label were left out")
+    if "unlabelled" in record:
+        typer.echo(_unlabelled(record["unlabelled"]))
     if "best_epoch" in scores:
         best = scores["valid"][scores["best_epoch"] - 1]
         typer.echo(f"validation: {_summary(best)} after the best {turn}, {scores['best_epoch']}")
+    if record.get("calibration", {}).get("method", "none") != "none":
+        found = record["calibration"]
+        typer.echo(
+            f"calibrated by {found['method']} on {found['rows']:,} rows held out: calibration error "
+            f"{found['ece_before']:.4f} before, {found['ece_after']:.4f} after"
+        )
     if "test" in scores:
         typer.echo(f"test: {_summary(scores['test'])} on {scores['test']['rows']:,} rows")
+
+
+def _unlabelled(found: dict[str, Any]) -> str:
+    used = "used" if found["used"] else "not used"
+    if "held_out" not in found:
+        return f"unlabelled: {found['rows']:,} texts, {used}: too few labelled rows"
+    accuracy = {name: found["held_out"][name]["accuracy"] for name in ("with", "without")}
+    return (
+        f"unlabelled: {found['rows']:,} texts, {used}: held-out accuracy {accuracy['with']:.4f} with them, "
+        f"{accuracy['without']:.4f} without"
+    )
 
 
 def _summary(scores: dict[str, Any]) -> str:

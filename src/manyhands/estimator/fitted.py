@@ -1,9 +1,9 @@
 """What a fitted ``TextClassifier`` knows: a bundle, and its classes as ``y`` had them."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -11,27 +11,56 @@ import numpy.typing as npt
 from manyhands.bundle.bundle import BUNDLE, Bundle, BundleConfig, load_classifier, model_of, save_bundle
 from manyhands.bundle.card import model_card
 from manyhands.errors import InputError
-from manyhands.estimator.inputs import KINDS, Classes, names_of
+from manyhands.estimator.inputs import KINDS, Classes, Form, names_of
+from manyhands.models.model import FEATURES, Arrays, Featured
 from manyhands.parallel import map_ordered
 from manyhands.storage.destination import destination
-from manyhands.text.ragged import Ragged, from_arrow
+from manyhands.text.corpus import corpus_of
+from manyhands.text.ngram_names import NgramNames
+from manyhands.text.ragged import Ragged, concatenate, from_arrow
 from manyhands.text.vocabulary import Vocabulary
 
 Floats = npt.NDArray[np.float64]
 
 ROWS_AT_ONCE = 2048
 MOST_BYTES = 16  # of a number
+SAMPLE_BYTES = 64 << 20  # of texts to name features by
+MULTI_LABEL_FORM: dict[bool, Form] = {False: "label", True: "lists"}
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """``vocabulary`` and ``record`` are None where the bundle that was loaded keeps none."""
+    """``vocabulary`` and ``record`` are None where the bundle that was loaded keeps none.
+
+    ``memory`` is the optimizer's, which bundles do not keep. ``sample`` are normalised texts that were
+    learnt, to name features by: no copy on disk holds them, and other processes get none.
+    """
 
     bundle: Bundle
     classes: Classes
-    multi_label: bool
+    form: Form
     vocabulary: Vocabulary | None
     record: dict[str, Any] | None = None
+    memory: Arrays = field(default_factory=dict)
+    sample: Ragged | None = None
+
+    @property
+    def multi_label(self) -> bool:
+        return self.form != "label"
+
+    @cached_property
+    def names(self) -> NgramNames:
+        """Names of features, by the n-grams that were learnt or, of a bundle, by the words that it keeps."""
+        if self.sample is not None:
+            return self.features.names(corpus_of(self.sample))
+        if self.vocabulary is None:
+            raise InputError("the bundle keeps no words to name features by; give texts")
+        return self.features.names(corpus_of(from_arrow(self.vocabulary.words)))
+
+    @property
+    def features(self) -> Featured:
+        model: Featured = self.bundle.need(FEATURES, "have no features with weights of their own")
+        return model
 
     @cached_property
     def columns(self) -> npt.NDArray[np.int64] | None:
@@ -62,6 +91,7 @@ class Fitted:
     def save(self, folder: str | os.PathLike[str], overwrite: bool) -> None:
         kind = "U" if self.classes.dtype.kind == "U" else self.classes.dtype.str
         facts = {"dtype": kind, "classes": self.classes.tolist(), "multi_label": self.multi_label}
+        facts["form"] = self.form
         config = self.bundle.config
         config = config.model_copy(update={"facts": {**config.facts, "estimator": facts}})
         with destination(os.fspath(folder), overwrite, BUNDLE) as place:
@@ -76,10 +106,11 @@ class Fitted:
             "config": self.bundle.config.model_dump(),
             "arrays": {name: np.ascontiguousarray(array) for name, array in arrays.items()},
             "classes": self.classes,
-            "multi_label": self.multi_label,
+            "form": self.form,
             "words": None if words is None else (words.data, words.offsets),
             "counts": None if self.vocabulary is None else self.vocabulary.counts,
             "record": self.record,
+            "memory": self.memory,
         }
 
 
@@ -91,29 +122,44 @@ def from_plain(parts: dict[str, Any]) -> Fitted:
         words = Ragged(*parts["words"]).arrow().cast("large_string")
         vocabulary = Vocabulary(words, parts["counts"])
     bundle = Bundle(config, model_of(config, parts["arrays"]))
-    return Fitted(bundle, parts["classes"], parts["multi_label"], vocabulary, parts["record"])
+    return Fitted(bundle, parts["classes"], parts["form"], vocabulary, parts["record"], parts["memory"])
 
 
 def open_fitted(folder: str | os.PathLike[str]) -> Fitted:
     """What a bundle holds, whoever made it."""
     bundle = load_classifier(folder)
-    classes, multi_label = _classes_in(bundle)
+    classes, form = _classes_in(bundle)
     vocabulary = bundle.vocabulary if bundle.has_vocabulary else None
-    return Fitted(bundle, classes, multi_label, vocabulary)
+    return Fitted(bundle, classes, form, vocabulary)
 
 
-def _classes_in(bundle: Bundle) -> tuple[Classes, bool]:
+def _classes_in(bundle: Bundle) -> tuple[Classes, Form]:
     """The classes as ``y`` had them; strings, where ``manyhands train`` made the bundle."""
     facts = bundle.config.facts.get("estimator")
     if facts is None:
-        return np.unique(bundle.labels), bundle.classifier.multi_label
+        return np.unique(bundle.labels), MULTI_LABEL_FORM[bundle.classifier.multi_label]
     try:
         dtype, multi_label = np.dtype(facts["dtype"]), facts["multi_label"]
+        form: Form = facts.get("form", MULTI_LABEL_FORM[multi_label])  # older bundles know no matrices
         sound = dtype.kind in KINDS and dtype.itemsize <= MOST_BYTES and isinstance(multi_label, bool)
+        sound = sound and form in get_args(Form) and multi_label == (form != "label")
         classes = np.array(facts["classes"] if sound else [], dtype)
         sound = sound and sorted(names_of(classes)) == sorted(bundle.labels)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         sound = False
     if not sound:
         raise InputError(f"{bundle.folder} is a damaged bundle: its classes do not fit its labels")
-    return classes, multi_label
+    return classes, form
+
+
+def sample_of(parts: list[Ragged]) -> Ragged:
+    """The texts of all parts, or of evenly spread rows as far as memory is bounded.
+
+    >>> from manyhands.text.ragged import from_strings
+    >>> sample_of([from_strings(["a", "b"]), from_strings(["c"])]).strings()
+    ['a', 'b', 'c']
+    """
+    texts = concatenate(parts)
+    if texts.size <= SAMPLE_BYTES:
+        return texts
+    return texts.take(np.arange(0, len(texts), -(-texts.size // SAMPLE_BYTES)))

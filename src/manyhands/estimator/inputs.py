@@ -3,15 +3,15 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from numbers import Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -22,10 +22,17 @@ from manyhands.text.ragged import Ragged, from_arrow, from_strings
 from manyhands.text.utf8 import valid_utf8
 
 Classes = npt.NDArray[Any]
+# How ``y`` says the labels of a text: one, a list of them, or a row of a matrix of 0 and 1.
+Form = Literal["label", "lists", "matrix", "sparse"]
 
 SEVERAL = (list, tuple, Set)
 OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
 KINDS = "biufUO"
+THRESHOLD = 0.5
+NO_INDICATORS = (
+    "y is a matrix of other values than 0 and 1; for several targets, wrap the classifier in "
+    "scikit-learn's MultiOutputClassifier"
+)
 STRINGS = "OU"  # numpy's letters for arrays of Python objects and of strings
 
 
@@ -130,14 +137,19 @@ class Targets:
 
     values: Classes
     offsets: Ints
-    multi_label: bool
+    form: Form
+    columns: int = 0  # of a matrix, whose labels are the numbers of its columns
+
+    @property
+    def multi_label(self) -> bool:
+        return self.form != "label"
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def take(self, rows: Ints) -> "Targets":
         places = Labels(np.arange(len(self.values), dtype=np.int32), self.offsets, []).take(rows)
-        return Targets(self.values[places.ids], places.offsets, self.multi_label)
+        return replace(self, values=self.values[places.ids], offsets=places.offsets)
 
     def numbered(self, classes: Classes) -> Labels:
         """By places among ``classes``, which are sorted and hold all labels; sorted within a row."""
@@ -147,9 +159,11 @@ class Targets:
 
 
 def targets_of(given: Any, rows: int) -> Targets:
-    """The labels of all rows: one each, or a list, tuple or set of them each."""
+    """The labels of all rows: one each, a list, tuple or set of them each, or a row of 0 and 1 each."""
     if isinstance(given, pa.Array | pa.ChunkedArray):
         given = given.to_pylist()
+    if issparse(given) or _is_matrix(given):
+        return _columns(given, rows)
     if _holds_several(given):
         return _several(list(given), rows)
     values = labels_of(given)
@@ -159,7 +173,33 @@ def targets_of(given: Any, rows: int) -> Targets:
         raise BadInputError(str(error)) from error
     if len(values) != rows:
         raise BadInputError(f"X has {rows} texts and y has {len(values)} labels; give a label for each text")
-    return Targets(values, np.arange(rows + 1), multi_label=False)
+    return Targets(values, np.arange(rows + 1), "label")
+
+
+def _is_matrix(given: Any) -> bool:
+    """An array or a table of several columns. Lists are lists of labels, also where they are equally long."""
+    shape: tuple[int, ...] = getattr(given, "shape", ())
+    return len(shape) == 2 and shape[1] > 1
+
+
+def _columns(given: Any, rows: int) -> Targets:
+    """A matrix with a row for each text and a column for each label, of 0 and 1."""
+    if given.shape[0] != rows:
+        raise BadInputError(f"X has {rows} texts and y has {given.shape[0]} rows; give a row for each text")
+    sparse, matrix = issparse(given), csr_array(given if issparse(given) else _numbers_in(given), copy=True)
+    if not np.isin(matrix.data, (0, 1)).all():
+        raise BadInputError(NO_INDICATORS)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    labels, offsets = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
+    return Targets(labels, offsets, "sparse" if sparse else "matrix", given.shape[1])
+
+
+def _numbers_in(given: Any) -> npt.NDArray[Any]:
+    values = np.asarray(given)
+    if values.dtype.kind not in "biuf":
+        raise BadInputError(NO_INDICATORS)
+    return values
 
 
 def _holds_several(given: Any) -> bool:
@@ -183,7 +223,7 @@ def _several(given: list[Any], rows: int) -> Targets:
         raise BadInputError("y holds lists inside lists of labels; give a flat one for each text") from None
     offsets = np.cumsum([0, *map(len, distinct)])
     flat = list(chain.from_iterable(distinct))
-    return Targets(labels_of(flat) if flat else np.empty(0, "U1"), offsets, multi_label=True)
+    return Targets(labels_of(flat) if flat else np.empty(0, "U1"), offsets, "lists")
 
 
 def labels_of(given: Any) -> Classes:
@@ -195,10 +235,6 @@ def labels_of(given: Any) -> Classes:
     """
     try:
         values = np.asarray(given)
-        if values.ndim == 2 and values.shape[1] > 1:
-            raise BadInputError(
-                "y should be a 1d array; for several labels, give a list of them for each text"
-            )
         values = column_or_1d(values, warn=True)
     except ValueError as error:
         raise BadInputError(str(error)) from error
@@ -276,3 +312,21 @@ def weight_of_class(given: Any, classes: Classes) -> npt.NDArray[np.float64]:
             raise BadSettingError(f"class_weight of {label!r} is {weight}; give a number from 0 on")
         weights[place[label]] = weight
     return weights
+
+
+def thresholds_of(given: Any, classes: Classes) -> npt.NDArray[np.float64]:
+    """The least probability at which a text gets each label: one for all, or a dict label -> number."""
+    if isinstance(given, Mapping):
+        place = {label: number for number, label in enumerate(classes.tolist())}
+        for label in given:
+            if label not in place:
+                raise BadSettingError(f"threshold names {label!r}, which is not a label of y")
+        chosen = {place[label]: value for label, value in given.items()}
+    else:
+        chosen = dict.fromkeys(range(len(classes)), THRESHOLD if given is None else given)
+    thresholds = np.full(len(classes), THRESHOLD)
+    for number, value in chosen.items():
+        if not isinstance(value, Real) or not 0 <= float(value) <= 1:
+            raise BadSettingError(f"threshold is {value!r}; give a number from 0 to 1")
+        thresholds[number] = value
+    return thresholds

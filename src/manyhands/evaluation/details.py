@@ -2,23 +2,22 @@
 which, and whether its probabilities can be believed. All of it is small enough for the record of a run.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from manyhands.evaluation.classification import Integers, Report, Scores, best
+from manyhands.evaluation.calibration import reliability
+from manyhands.evaluation.classification import Integers, Report, Scores, Weights, best
 
 MOST_LABELS = 1000  # the most frequent; nobody looks at more
 MOST_CELLS = 10_000  # of the confusion matrix, the largest: all that 100 labels can have
-BINS = 10
 DECIMALS = 6
 
 
-def details_of(
-    report: Report, scores: Scores, truth: Integers, offsets: Integers, *, multi_label: bool
-) -> dict[str, Any]:
-    """The details of an evaluation; those of row i are ``truth[offsets[i]:offsets[i + 1]]``."""
+def details_of(report: Report, scores: Scores, truth: Integers, *, multi_label: bool) -> dict[str, Any]:
+    """The details of an evaluation; ``truth`` is the label of each row, unless it may have several."""
     labels = sorted(report.labels.items(), key=lambda item: -item[1]["rows"])[:MOST_LABELS]
     kept = dict(labels)
     found: dict[str, Any] = {
@@ -26,11 +25,24 @@ def details_of(
     }
     if not multi_label:
         found["confusion"] = confusion(truth, best(scores, 1)[:, 0], list(report.labels))
-    if report.log_loss is not None:  # else the scores are no probabilities
-        found["calibration"] = calibration(
-            *(_answers(scores, truth, offsets) if multi_label else _choices(scores, truth))
-        )
+    if report.ece is not None:  # else the scores are no probabilities
+        found["calibration"] = {"ece": report.ece, "bins": report.reliability}
     return found
+
+
+def with_reliability(
+    report: Report, scores: Scores, truth: Integers, offsets: Integers, weights: Weights | None, several: bool
+) -> Report:
+    """The report with how far its probabilities can be believed; as it was where they are none.
+
+    Of one label a row, the probability of the chosen label counts; of several, that of each label.
+    """
+    if report.log_loss is None:
+        return report
+    said, right = _answers(scores, truth, offsets) if several else _choices(scores, truth)
+    each = None if weights is None else np.repeat(weights.astype(np.float64), len(said) // len(scores))
+    found = reliability(said, right, each)
+    return replace(report, ece=found["ece"], reliability=found["bins"])
 
 
 def confusion(truth: Integers, predicted: Integers, names: list[str]) -> dict[str, dict[str, int]]:
@@ -48,36 +60,6 @@ def confusion(truth: Integers, predicted: Integers, names: list[str]) -> dict[st
     for place, count in zip(places[kept].tolist(), counts[kept].tolist(), strict=True):
         found.setdefault(names[place // len(names)], {})[names[place % len(names)]] = count
     return found
-
-
-def calibration(confidence: npt.NDArray[Any], right: npt.NDArray[np.bool_]) -> dict[str, Any]:
-    """How often predictions of about the same probability come true, in ten bins of equal width.
-
-    ``ece`` is the expected calibration error: how far the two are apart on average over all predictions.
-    Here 0.9 is said twice and true once, 0.6 once and true: (2 · 0.4 + 1 · 0.4) / 3.
-
-    >>> found = calibration(np.array([0.9, 0.9, 0.6]), np.array([True, False, True]))
-    >>> round(found["ece"], 6), [(b["low"], b["rows"], b["right"]) for b in found["bins"]]
-    (0.4, [(0.6, 1, 1.0), (0.9, 2, 0.5)])
-    """
-    # A share in single precision may be a hair below the bin that it was meant for.
-    bins = np.clip(np.floor(confidence.astype(np.float64) * BINS + 1e-6).astype(np.int64), 0, BINS - 1)
-    rows = np.bincount(bins, minlength=BINS)
-    said = np.bincount(bins, confidence, BINS) / np.maximum(rows, 1)
-    true = np.bincount(bins, right, BINS) / np.maximum(rows, 1)
-    shown = [
-        _rounded(
-            {
-                "low": number / BINS,
-                "high": (number + 1) / BINS,
-                "rows": int(rows[number]),
-                "confidence": float(said[number]),
-                "right": float(true[number]),
-            }
-        )
-        for number in np.flatnonzero(rows).tolist()
-    ]
-    return {"ece": round(float((rows * np.abs(said - true)).sum() / rows.sum()), DECIMALS), "bins": shown}
 
 
 def _choices(scores: Scores, truth: Integers) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:

@@ -3,9 +3,11 @@
 import json
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from manyhands.bundle.bundle import Bundle
+from manyhands.bundle.unsure import UNSURE, check_unsure
 from manyhands.data.dataset import is_dataset
 from manyhands.data.numbers import read_numbers
 from manyhands.data.reader import read_texts
@@ -45,19 +47,35 @@ def predict(
     return map_ordered(bundle.scores, read_texts(names, settings, progress or Silent()), threads or cores())
 
 
-def lines(bundle: Bundle, scores: Scores, top: int, at: float | None, as_json: bool) -> Iterator[str]:
+@dataclass(frozen=True)
+class Shown:
+    """Which labels of a row are shown: the ``top`` likeliest, of those that are at least ``at`` likely.
+
+    None, where the likeliest is less likely than ``unsure``.
+    """
+
+    top: int = 1
+    at: float | None = None
+    unsure: float | None = None
+
+
+def lines(bundle: Bundle, scores: Scores, shown: Shown, as_json: bool) -> Iterator[str]:
     """What is printed for each row: its labels with their probabilities, the likeliest first.
 
-    With ``at``, all labels that are at least so likely, of ``top`` at most; there may be none.
+    A row that the model is unsure of has no labels in JSON; else the word, and how likely the best one is.
     """
-    if top < 1:
-        raise UsageError(f"--top must be 1 or more, not {top}")
-    for row in bundle.likeliest(scores, top):
-        shown = [(name, p) for name, p in row if at is None or p >= at]
+    if shown.top < 1:
+        raise UsageError(f"--top must be 1 or more, not {shown.top}")
+    check_unsure(shown.unsure, bundle.labels)
+    for row in bundle.likeliest(scores, shown.top):
+        best = row[0][1]
+        unsure = shown.unsure is not None and best < shown.unsure
+        likely = [(name, p) for name, p in row if not unsure and (shown.at is None or p >= shown.at)]
         if as_json:
-            yield json.dumps(
-                {"labels": [name for name, _ in shown], "scores": [round(p, 6) for _, p in shown]},
-                ensure_ascii=False,
-            )
+            found = {"labels": [name for name, _ in likely], "scores": [round(p, 6) for _, p in likely]}
+            said = {} if shown.unsure is None else {"unsure": unsure, "best_score": round(best, 6)}
+            yield json.dumps({**found, **said}, ensure_ascii=False)
+        elif unsure:
+            yield f"{UNSURE}\t{best:.4f}"
         else:
-            yield "\t".join(f"{name}\t{p:.4f}" for name, p in shown)
+            yield "\t".join(f"{name}\t{p:.4f}" for name, p in likely)

@@ -1,8 +1,8 @@
-"""The classifiers that fastText itself saves, ``.bin`` and quantised ``.ftz``: reading and checking them.
+"""The models that fastText itself saves, ``.bin`` and quantised ``.ftz``: reading and checking them.
 
 All numbers are little-endian. A file holds, one after the other, a magic number and the version of the
 format, the arguments of the training, the dictionary (words, then labels), the n-grams that a pruned
-model has kept, the input matrix, and the output matrix.
+model has kept, the input matrix, and the output matrix. Models of word vectors have no labels.
 
 Files may come from anyone. Every count is compared with the bytes that are left before memory is
 allocated for it, so neither memory nor time exceeds a small multiple of the file's size. Once
@@ -14,6 +14,7 @@ thread as the memory was, which is what words that training never met then keep.
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -106,30 +107,65 @@ class FastTextFile:
         return len(self.entries) - len(self.labels)
 
 
+@dataclass(frozen=True)
+class FastTextVectors:
+    """All that a fastText file says about the vectors of words.
+
+    The first rows of ``inputs`` are those of the words, the others those of character n-grams.
+    """
+
+    where: str
+    args: FastTextArgs
+    words: Ragged
+    counts: Ints
+    inputs: Floats
+
+
 def corrupt_file_error(where: str, what: str) -> InputError:
     """The error for a model that cannot be used.
 
     >>> print(corrupt_file_error("a.bin", "it has no labels"))
-    a.bin is not a usable fastText classifier: it has no labels; fetch or save it again
+    a.bin is not a usable fastText model: it has no labels; fetch or save it again
     """
-    return InputError(f"{where} is not a usable fastText classifier: {what}; fetch or save it again")
+    return InputError(f"{where} is not a usable fastText model: {what}; fetch or save it again")
 
 
 def read_fasttext(path: str | os.PathLike[str]) -> FastTextFile:
     """Read a supervised model that fastText saved; anything else is an ``InputError``."""
+    with _reading(path) as reader:
+        model = _read_model(reader)
+    check_model(model)
+    return model
+
+
+def read_fasttext_vectors(path: str | os.PathLike[str]) -> FastTextVectors:
+    """Read the word vectors, of cbow or skipgram, that fastText saved; anything else is an ``InputError``."""
+    with _reading(path) as reader:
+        model = _read_vectors(reader)
+    for fault in vectors_faults(model):
+        raise corrupt_file_error(model.where, fault)
+    return model
+
+
+def holds_word_vectors(path: str | os.PathLike[str]) -> bool:
+    """Whether a file of fastText's was trained without labels."""
+    with _reading(path) as reader:
+        return _read_args(reader)[1] in WORD_VECTORS
+
+
+@contextmanager
+def _reading(path: str | os.PathLike[str]) -> Iterator["_Reader"]:
     name = os.fspath(path)
     # Opening a pipe would wait for its other end.
     if not Path(name).is_file():
         raise InputError(f"{name} is not a file; give the path of a model that fastText saved")
     try:
         with Path(name).open("rb") as file:
-            model = _read_model(_Reader(name, file))
+            yield _Reader(name, file)
     except OSError as error:
         raise InputError(
             f"{name} cannot be read: {error.strerror}; check the file and its permissions"
         ) from error
-    check_model(model)
-    return model
 
 
 class _Reader:
@@ -181,7 +217,12 @@ class _Reader:
 
 
 def _read_model(reader: _Reader) -> FastTextFile:
-    args = _read_args(reader)
+    args, kind = _read_args(reader)
+    if kind in WORD_VECTORS:
+        raise InputError(
+            f"{reader.name} holds word vectors (cbow or skipgram), which classify nothing; "
+            "give a model of fastText's supervised training"
+        )
     size, words, labels, _, kept = reader.numbers(COUNTS_LAYOUT, "the count of its words")
     if words < 0 or labels < 1 or size != words + labels:
         raise reader.error(f"{size} words and labels cannot be {words} words and {labels} labels")
@@ -211,7 +252,42 @@ def _read_model(reader: _Reader) -> FastTextFile:
     )
 
 
-def _read_args(reader: _Reader) -> FastTextArgs:
+def _read_vectors(reader: _Reader) -> FastTextVectors:
+    args, kind = _read_args(reader)
+    if kind not in WORD_VECTORS:
+        raise InputError(f"{reader.name} holds a classifier, and no model of cbow or skipgram")
+    size, words, labels, _, kept = reader.numbers(COUNTS_LAYOUT, "the count of its words")
+    if words < 1 or labels or size != words or kept > 0:
+        raise reader.error(f"{size} words cannot be {words} words and {labels} labels")
+    entries, counts = _read_dictionary(reader, size, words)
+    if reader.flag("a quantised input"):
+        raise reader.error("its word vectors are quantised, which fastText does to classifiers only")
+    inputs = _read_matrix(reader, "its input matrix", args.dim, quantised=False)
+    reader.flag("a quantised output")
+    height, width = reader.numbers("2q", "its output matrix")
+    rest = height * width * 4  # what words are as neighbours, which no vector of theirs depends on
+    if min(height, width) < 0 or rest != reader.left:
+        raise reader.error("its output matrix is not where the file ends")
+    return FastTextVectors(reader.name, args, entries, read_only(counts), inputs.dense)
+
+
+def vectors_faults(model: FastTextVectors) -> Iterator[str]:
+    """What is wrong with word vectors; the first fault counts."""
+    yield from _args_faults(model.args)
+    offsets = model.words.offsets
+    if offsets[0] != 0 or offsets[-1] != len(model.words.data) or (offsets[1:] < offsets[:-1]).any():
+        yield "its words do not follow one after the other"
+    if len(model.counts) != len(model.words) or (model.counts < 0).any():
+        yield "the counts of its words are out of bounds"
+    if model.inputs.ndim != 2 or model.inputs.shape[1] != model.args.dim:
+        yield f"its vectors do not have {model.args.dim} numbers"
+    needed = len(model.words) + (model.args.bucket if model.args.maxn else 0)
+    if len(model.inputs) < needed:
+        yield f"its input has {len(model.inputs)} rows where it needs {needed}"
+
+
+def _read_args(reader: _Reader) -> tuple[FastTextArgs, int]:
+    """The arguments of the training, and of which kind it was."""
     if reader.left < struct.calcsize(MAGIC_LAYOUT) or (found := reader.numbers(MAGIC_LAYOUT, ""))[0] != MAGIC:
         raise InputError(f"{reader.name} is not a model of fastText; give a .bin or .ftz file that it saved")
     version = found[1]
@@ -222,19 +298,14 @@ def _read_args(reader: _Reader) -> FastTextArgs:
         )
     values = reader.numbers(ARGS_LAYOUT, "its settings")
     dim, _, _, _, _, ngrams, loss, model, bucket, minn, maxn, _, _ = values
-    if model in WORD_VECTORS:
-        raise InputError(
-            f"{reader.name} holds word vectors (cbow or skipgram), which classify nothing; "
-            "give a model of fastText's supervised training"
-        )
-    if model != SUPERVISED or not 1 <= loss <= len(LOSSES):
+    if model not in (SUPERVISED, *WORD_VECTORS) or not 1 <= loss <= len(LOSSES):
         raise reader.error(f"its settings name model {model} and loss {loss}, which do not exist")
-    if version == VERSIONS[0]:
+    if version == VERSIONS[0] and model == SUPERVISED:
         maxn = 0  # fastText, too, takes no character n-grams from files so old
     args = FastTextArgs(dim, ngrams, LOSSES[loss - 1], bucket, minn, maxn)
     for fault in _args_faults(args):
         raise reader.error(fault)
-    return args
+    return args, model
 
 
 def _read_dictionary(reader: _Reader, size: int, words: int) -> tuple[Ragged, Ints]:

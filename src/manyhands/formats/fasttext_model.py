@@ -6,11 +6,12 @@ products. Sums are made in fastText's order, so that they round as they do there
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from manyhands.formats.fasttext import (
     CENTROIDS,
@@ -25,12 +26,16 @@ from manyhands.formats.fasttext import (
     check_model,
     corrupt_file_error,
 )
-from manyhands.kernels.compile import Bytes, Hashes, Ints, Item, kernel, read_only
+from manyhands.kernels.compile import Bytes, Flags, Hashes, Ints, Item, kernel, read_only
 from manyhands.kernels.simd import Floats
+from manyhands.machine import cores
 from manyhands.parallel import map_unordered
 from manyhands.text.corpus import Corpus, corpus_once
+from manyhands.text.embedding import Embedding
 from manyhands.text.hashing import mix
-from manyhands.text.ragged import Ragged
+from manyhands.text.ragged import Ragged, from_strings
+from manyhands.text.utf8 import valid_utf8
+from manyhands.text.vocabulary import Vocabulary
 
 FNV_START, FNV_PRIME = np.uint64(2166136261), np.uint64(16777619)
 LOW_HALF, SIGN_BITS, HALF_BITS = np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFF00), np.uint64(32)
@@ -445,6 +450,100 @@ def _average_rows(
     return added > 0
 
 
+# From a word to its vector.
+
+
+class NgramLookup(NamedTuple):
+    """How the character n-grams of a word find their rows, which come behind those of the words."""
+
+    kept: KeptTable
+    words: int
+    bucket: int
+    minn: int
+    maxn: int  # 0 where there are none
+
+
+@kernel
+def _average_words(
+    lookup: NgramLookup,
+    inputs: FastTextMatrix,
+    data: Bytes,
+    offsets: Ints,
+    rows: Ints,
+    room: Scratch,
+    out: Floats,
+) -> None:
+    """The mean of each word's own row, if ``rows`` has one for it, and those of its character n-grams.
+
+    NaN where a word has neither.
+    """
+    waiting, hidden = room.waiting, room.hidden
+    for word in range(len(rows)):
+        hidden[:] = 0
+        added = filled = first = length = 0
+        begin, end = offsets[word], offsets[word + 1]
+        if rows[word] >= 0:
+            waiting[0], filled = rows[word], 1
+        if lookup.maxn > 0 and not _equal(data, begin, end, LINE_END, 0, len(LINE_END)):
+            length = _bracket(data, begin, end, room.bracketed)
+        while first < length:
+            first, filled = _hash_character_ngrams(
+                room.bracketed,
+                length,
+                first,
+                lookup.minn,
+                lookup.maxn,
+                lookup.bucket,
+                lookup.words,
+                waiting,
+                filled,
+            )
+            added += _add_waiting(lookup.kept, inputs, lookup.words, waiting, filled, hidden)
+            filled = 0
+        added += _add_waiting(lookup.kept, inputs, lookup.words, waiting, filled, hidden)
+        out[word] = hidden * np.float32(1.0 / added) if added else hidden * np.float32(np.nan)
+
+
+def vectors_of_words(
+    lookup: NgramLookup, inputs: FastTextMatrix, words: Ragged, rows: Ints, dim: int
+) -> Floats:
+    """The vector that fastText gives each word; ``rows`` are those of the words themselves, -1 for none."""
+    out, data = np.empty((len(words), dim), np.float32), read_only(words.data)
+
+    def fill(start: int) -> None:
+        part = slice(start, min(start + TEXTS_AT_ONCE, len(words)))
+        offsets = words.offsets[part.start : part.stop + 1]
+        room = _new_scratch(int(np.diff(offsets).max(initial=0)), dim)
+        _average_words(lookup, inputs, data, read_only(offsets), rows[part], room, out[part])
+
+    for _ in map_unordered(fill, range(0, len(words), TEXTS_AT_ONCE), cores()):
+        pass
+    return out
+
+
+def fasttext_embedding(
+    words: Ragged, counts: Ints, vectors: Floats, spell: Callable[[Ragged], Floats] | None
+) -> Embedding:
+    """Words as others look them up. Those that are not UTF-8 cannot be asked for, and are left out.
+
+    What a word is made of depends on its capital letters, so where words can be spelled they are taken as
+    they are written.
+    """
+
+    def spelled(some: Sequence[str]) -> tuple[Floats, Flags]:
+        found = spell(from_strings(some)) if spell else np.empty((len(some), vectors.shape[1]), np.float32)
+        known: Flags = np.asarray(~np.isnan(found).all(axis=1))
+        found[~known] = 0
+        return found, known
+
+    sound = valid_utf8(words)
+    if not sound.all():
+        rows = np.flatnonzero(sound)
+        words, counts, vectors = words.take(rows), counts[rows], vectors[rows]
+    vocabulary = Vocabulary(words.arrow().cast(pa.large_string()), counts)
+    return Embedding(vocabulary, vectors, spelled if spell else None, as_written=spell is not None)
+
+
 # From the mean of a text's rows to a probability for each label, by the loss of the training.
 
 
@@ -590,7 +689,7 @@ def _score_texts(
 class ImportedFastText:
     """Scores raw texts as fastText's ``predict`` does; ``arrays`` and ``facts`` are all of its state."""
 
-    can: ClassVar[frozenset[str]] = frozenset({"classify"})
+    can: ClassVar[frozenset[str]] = frozenset({"classify", "embed"})
     multi_label = False
     reads_numbers = False
 
@@ -643,6 +742,19 @@ class ImportedFastText:
         room = _new_scratch(int(texts.lengths().max(initial=0)), self._model.args.dim)
         _score_texts(self._lookup, self._model.inputs, self._layer, texts.data, texts.offsets, room, out)
         return out
+
+    def embedding(self, vocabulary: Vocabulary | None) -> Embedding:
+        """The words that it was trained with, and the vectors that fastText gives them."""
+        model, lookup = self._model, self._lookup
+        ngrams = NgramLookup(lookup.kept, model.word_count, lookup.bucket, lookup.minn, lookup.maxn)
+
+        def vectors(words: Ragged, rows: Ints) -> Floats:
+            return vectors_of_words(ngrams, model.inputs, words, rows, model.args.dim)
+
+        own = model.entries.take(np.arange(model.word_count))
+        spell = (lambda some: vectors(some, np.full(len(some), -1))) if lookup.maxn else None
+        counts = np.zeros(len(own), np.int64)  # a classifier keeps those of its labels only
+        return fasttext_embedding(own, counts, vectors(own, np.arange(len(own))), spell)
 
     def facts(self) -> dict[str, Any]:
         """What is not an array, fit for JSON."""

@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.formats.onnx import OnnxGraph
+from manyhands.kernels.compile import Ints
 from manyhands.text.corpus import Corpus
 from manyhands.text.embedding import Embedding
+from manyhands.text.ngram_names import NgramNames
 from manyhands.text.ragged import Ragged
 from manyhands.text.vocabulary import Vocabulary
 
@@ -20,19 +22,27 @@ Scores = npt.NDArray[np.float32]
 
 # What a model may offer: each is the protocol of that name below.
 CLASSIFY, EMBED, EXPLAIN, QUANTIZE, ONNX = "classify", "embed", "explain", "quantize", "onnx"
+FEATURES, DOCUMENTS = "features", "documents"
+
+QUANTISED_ALREADY = "this bundle is quantised already; quantise the one that it was made from"
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one n-gram adds to a score. N-grams that share a feature stand together."""
+    """What one n-gram adds to a score. N-grams that share a feature stand together.
+
+    ``place`` is that of a word in the text, where a model reads words in their order: the same word adds
+    something else elsewhere. Otherwise a part is that of all places of its n-gram.
+    """
 
     ngram: str
     part: float
+    place: int | None = None
 
 
 @dataclass(frozen=True)
 class Contributions:
-    """``bias`` and all ``parts`` add up to the score, exactly; ``unknown`` are words never seen."""
+    """``bias`` and all ``parts`` add up to the score; ``unknown`` are words never seen."""
 
     bias: float
     score: float
@@ -57,8 +67,8 @@ class Model(Protocol):
         ...
 
 
-class Classifier(Model, Protocol):
-    """``CLASSIFY``."""
+class Scorer(Protocol):
+    """What gives rows the probabilities of labels."""
 
     @property
     def labels(self) -> list[str]: ...
@@ -86,6 +96,10 @@ class Classifier(Model, Protocol):
         ...
 
 
+class Classifier(Model, Scorer, Protocol):
+    """``CLASSIFY``."""
+
+
 class Embedder(Model, Protocol):
     """``EMBED``: it has word vectors."""
 
@@ -94,11 +108,49 @@ class Embedder(Model, Protocol):
         ...
 
 
+class DocumentEmbedder(Model, Protocol):
+    """``DOCUMENTS``: it has a vector for each text, beside any vectors of words."""
+
+    def document_vectors(self, corpus: Corpus) -> Scores:
+        """A vector for each row."""
+        ...
+
+
 class Explainable(Model, Protocol):
     """``EXPLAIN``."""
 
     def explain(self, corpus: Corpus, label: int) -> Contributions:
-        """What each n-gram of the only row adds to the score of a label."""
+        """What each n-gram, or each word, of the only row adds to the score of a label."""
+        ...
+
+
+@dataclass(frozen=True)
+class FeatureRows:
+    """Row ``i`` has the features ``ids[offsets[i]:offsets[i + 1]]`` of ``count``, each with its value."""
+
+    ids: npt.NDArray[np.uint32]
+    offsets: Ints
+    values: npt.NDArray[np.float32]
+    count: int
+
+
+class Featured(Model, Protocol):
+    """``FEATURES``: a score is linear in features that are n-grams."""
+
+    def features(self, corpus: Corpus) -> FeatureRows:
+        """The features of each row, valued so that ``linear`` gives its scores."""
+        ...
+
+    def linear(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Coefficients of the features, and intercepts: a row for each label, or one, that of the second."""
+        ...
+
+    def feature_weights(self, label: int) -> npt.NDArray[np.float32]:
+        """What each feature adds to the score of a label, before it is divided by the length of a text."""
+        ...
+
+    def names(self, corpus: Corpus) -> NgramNames:
+        """Names for features, from the n-grams of a corpus."""
         ...
 
 

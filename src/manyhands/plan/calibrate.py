@@ -23,7 +23,7 @@ NOISE = 0.08  # by which a run differs from the next one of the same, as long as
 NOISE_SEEN = 6.0  # how many runs that is worth
 INSIDE = 0.8  # of the truth, what a range holds
 STEP = 1e-4
-OF_ALL = ("threads", "link", "bus", "latency", "jitter", "start", "engine", "store", "turn")
+OF_ALL = ("threads", "link", "bus", "latency", "jitter", "start", "engine", "serial", "store", "turn")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from manyhands.plan.calibrate import Calibration, Prediction
 from manyhands.plan.catalogue import Instance
 from manyhands.plan.cluster import Cluster, group_of
 from manyhands.plan.costs import CPU
+from manyhands.plan.memory import too_small
 from manyhands.plan.work import Work
 
 HOUR = 3600.0
@@ -44,13 +45,14 @@ def options_of(
     *,
     on_devices: bool,
 ) -> list[Option]:
-    """Every size of every kind of machine, cheapest first."""
-    clusters = [
+    """Every size of every kind of machine that can hold the training, cheapest first."""
+    every = (
         Cluster((group_of(instance, count, on_devices=on_devices),))
         for instance in instances
         for count in sizes
         if count <= work.most_machines
-    ]
+    )
+    clusters = [cluster for cluster in every if too_small(work, cluster) is None]
     if not clusters:
         return []
     found = map(Option, clusters, calibration.predict(work, clusters))

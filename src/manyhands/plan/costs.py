@@ -27,6 +27,7 @@ PRIORS = {
     "jitter": Prior(0.05, 0.7),  # how much the steps of equal workers differ
     "start": Prior(1.0, 1.0),  # seconds, of one process
     "engine": Prior(5.0, 1.0),  # seconds, of the processes of a crew
+    "serial": Prior(0.5, 1.0),  # odds of what one thread does alone, of reading and counting the rows
     "store": Prior(150e6, 0.7),  # bytes/s that a machine reads from an object store or a file server
     "turn": Prior(1e-4, 2.0),  # of an exchange, beside the link
 }

@@ -8,9 +8,10 @@ from manyhands.models.recurrent.settings import LstmSettings
 from manyhands.plan.calibrate import Calibration, Run
 from manyhands.plan.catalogue import Catalogue, open_catalogue
 from manyhands.plan.choose import Option, options_of
-from manyhands.plan.cluster import Cluster, parse_cluster
+from manyhands.plan.cluster import Cluster, group_of, parse_cluster
 from manyhands.plan.costs import CPU, Prior
 from manyhands.plan.devices import Recurrence, device_named
+from manyhands.plan.memory import too_small, why_too_small
 from manyhands.plan.probe import THIS_MACHINE, Probe, probe
 from manyhands.plan.runs import PRIORS, read_runs
 from manyhands.plan.work import Parts, Storage, Work
@@ -32,6 +33,20 @@ class Plan:
     runs: list[Run]
     on_devices: bool  # clusters that people name compute on their GPUs, where they have any
     probe_seconds: float = 0.0
+    retired: bool = False  # kinds of machines that are no longer offered are among them
+
+    @property
+    def left_out(self) -> list[str]:
+        """Kinds of machines that are offered, of which no cluster can hold the training."""
+        offered = (each for each in self.catalogue.instances if self.retired or not each.retired)
+        one = (Cluster((group_of(each, 1, on_devices=False),)) for each in offered)
+        able = {group.instance.name for option in self.options for group in option.cluster.groups}
+        small = (cluster.groups[0].instance.name for cluster in one if too_small(self.work, cluster))
+        return [name for name in small if name not in able]
+
+    def why_not(self, cluster: Cluster) -> str:
+        """Why a cluster is not among the options, if its memory is the reason."""
+        return why_too_small(self.work, cluster)
 
     def option(self, text: str) -> Option:
         """Any cluster, as people write it."""
@@ -69,7 +84,7 @@ def plan(
     calibration = Calibration(probed.runs, PROBED | _device_priors(probed, opened))
     ways = {False, True} if isinstance(probed.settings, LstmSettings) else {False}
     options = _options(calibration, work, opened, machines, ways, retired=retired)
-    return Plan(options, opened, calibration, work, probed.runs, True in ways, probed.seconds)
+    return Plan(options, opened, calibration, work, probed.runs, True in ways, probed.seconds, retired)
 
 
 def plan_from_runs(

@@ -1,7 +1,8 @@
 """A short probe of this machine: a few small trainings with the settings of the large one.
 
-What differs from run to run is measured: rows, threads, batches, workers. What exchanges between machines
-would send is counted by a crew of machines that is emulated in memory.
+What differs from run to run is measured: rows, threads, batches, workers. What machines would send each
+other is counted: by the workers of the probe, where they exchange as machines do, else by a crew of machines
+that is emulated in memory.
 """
 
 import math
@@ -17,6 +18,8 @@ from manyhands.data.dataset import is_dataset
 from manyhands.errors import UsageError
 from manyhands.machine import cores, machine_memory, resources_for
 from manyhands.models.learner import Learner
+from manyhands.models.ngram import feed
+from manyhands.models.words import windows
 from manyhands.plan.calibrate import Run
 from manyhands.plan.catalogue import Instance
 from manyhands.plan.cluster import Cluster, Group
@@ -27,8 +30,10 @@ from manyhands.run.train import train
 from manyhands.settings import ModelSettings
 from manyhands.spread.average import MOST_ROUNDS, PARTITION_ROUNDS
 from manyhands.spread.emulated import emulate
-from manyhands.spread.merge import ENOUGH
+from manyhands.spread.merge import ENOUGH, exchanges
+from manyhands.spread.server.pace import MOST_STRETCH
 from manyhands.spread.spread import Spread
+from manyhands.training.choose import choose
 from manyhands.training.job import Call, job_for
 from manyhands.training.splits import Splits, open_splits
 
@@ -37,8 +42,13 @@ SECONDS = 2.5  # of the larger runs, on one thread, for an epoch
 LONG_ENOUGH = 0.75  # seconds, to tell how long more rows would take
 MOST_COUNTED = 20_000  # rows of an emulated crew, which counts bytes and takes its time
 MOST_EPOCHS = 3  # of a run of the probe: the first takes longer than the others
-EXCHANGES = 50  # of models that learn in place, in an epoch: their number hardly matters, their bytes do
-WORDS_GROW = 0.6  # the power of the rows by which their distinct words grow
+# Of models that learn in place, as their feeds have it: the least rows or words between two exchanges, and
+# how many exchanges an epoch has once these come to more.
+BETWEEN = {
+    "labels": (feed.LEAST_BETWEEN, feed.EXCHANGES),
+    "words": (windows.LEAST_BETWEEN, windows.EXCHANGES),
+}
+WORDS_GROW = 0.6  # the power of the rows by which their distinct words grow (Heaps), until it is measured
 WORKERS = 2
 SINGLE = "single"
 THIS_MACHINE = "this machine"
@@ -62,9 +72,21 @@ class _Taken:
     seconds: float
     learning: float
     validating: float
-    sent: float  # bytes, of a turn
+    sent: dict[str, int]  # bytes of all workers, by what they were
+    rounds: int  # exchanges
+    state_bytes: float  # that the learner keeps
     later_laps: float  # of all epochs or rounds, the share behind the first
     later_learning: float  # seconds of those
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What workers of the probe said, as machines would."""
+
+    moves: float  # bytes of a worker in an exchange
+    rows: float  # that it had learnt since the last
+    weights: float  # all of them, as they were sent
+    grow: float  # the power of the rows by which moves grow
 
 
 def this_machine() -> Instance:
@@ -110,11 +132,12 @@ class _Prober:
     ) -> None:
         self._data, self._model, self._spread, self._progress = data, model, spread, progress
         self._call = Call((data,), "", model, spread, settings)
+        self._splits = self._open(spread, settings, None)
+        settings = self._with_choice(settings)
         self._job = job_for(model, settings, resources_for(None, 1), spread=spread, call=self._call)
         self._kind: type[Learner] = load(LEARNERS, "model", model)
         self._way: type[Spread] = load(SPREADS, "spread", spread)
         self._shares = self._kind.shares_batches
-        self._splits = self._open(spread, settings, None)
         self.settings: ModelSettings = self._job.settings
         self.rows, self.epochs = len(self._splits.train), self.settings.epochs
         self.words = self._splits.train.corpus.tokens / max(self.rows, 1)
@@ -124,8 +147,15 @@ class _Prober:
         self._settings = settings
         self._own = {name: value for name, value in settings.items() if self._is_own(name)}
         self._sample, self._before, self._validation = FEW_ROWS, 0.0, 0.0
-        self._sent = 0.0  # by Spark in a round of the probe
+        self._said = _Said(0.0, 0.0, 0.0, WORDS_GROW)
+        self._state_bytes, self._state_grows = 0.0, 0.0  # of the sample, and the power of the rows
         self._bytes: dict[tuple[int, int], int] = {}  # by rows and epochs, of a worker of two machines
+
+    def _with_choice(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """What training would choose decides how long it takes; it is chosen once, and not by each run."""
+        job = job_for(self._model, settings, resources_for(None, None), spread=self._spread, call=self._call)
+        chosen = choose(job, self._splits.train, self._progress)
+        return settings if chosen is None else {**settings, **chosen.settings, "effort": 0}
 
     def _is_own(self, name: str) -> bool:
         return name not in self._way.Settings.model_fields
@@ -143,6 +173,8 @@ class _Prober:
         small = self._best(part, threads=1, **alone)
         large = self._best(self._sample, threads=1, **{**alone, "epochs": epochs})
         self._note_before(part, small, large, epochs)
+        self._state_bytes = large.state_bytes
+        self._state_grows = _power(large.state_bytes / small.state_bytes, self._sample / part)
         yield Run(self.work(part, 1, SINGLE), _here(1, 1), small.seconds)
         yield from self._runs(large, self._sample, epochs, SINGLE, 1, 1)
         if cores() > 1:
@@ -152,7 +184,9 @@ class _Prober:
             yield from self._other_batches(part, alone)
         if self._spread != SINGLE:
             yield from self._crew()
-        if self._way.counts and not self._way.sends_weights:
+        if not self._way.waits and not self._shares:
+            yield self._replicas()
+        if self._spread != SINGLE and not self._said.moves:
             self._count_bytes()
 
     def _size(self, alone: dict[str, Any]) -> int:
@@ -200,11 +234,34 @@ class _Prober:
         counted = {self._way.counts: workers} if self._way.counts else {}
         settings = {**self._settings, **counted, "epochs": epochs}
         taken = self._train(self._sample, threads=1, spread=self._spread, **settings)
-        self._sent = taken.sent
+        self._note_said(taken, workers, epochs)
         work, here = self.work(self._sample, epochs, self._spread), _here(workers, 1)
         yield Run(work, here, taken.seconds)
         later = replace(work, epochs=epochs * taken.later_laps, loop_only=True)
         yield Run(later, here, max(taken.later_learning, 1e-3))
+
+    def _replicas(self) -> Run:
+        """Workers of a server that learn in the same memory say nothing: the same, as if on machines."""
+        workers, epochs = min(WORKERS, cores()), min(self.epochs, MOST_EPOCHS)
+        settings = {**self._settings, self._way.counts or "": workers, "epochs": epochs, "apart": True}
+        taken = self._train(self._sample, threads=1, spread=self._spread, **settings)
+        self._note_said(taken, workers, epochs)
+        # What these workers said is known, and how often: nothing of it has to be predicted.
+        work = replace(self.work(self._sample, epochs, self._spread), in_memory=False, in_place=False)
+        work = replace(work, batch=self._said.rows, shared=False, most_stretch=1, loop_only=True)
+        return Run(work, _here(workers, 1), max(taken.learning, 1e-3))
+
+    def _note_said(self, taken: _Taken, workers: int, epochs: int) -> None:
+        """Where nobody waits, each worker has exchanges of its own; otherwise they are those of all."""
+        moves, turns = taken.sent.get("moves", 0), taken.rounds / (1 if self._way.waits else workers)
+        if not moves or not turns:
+            return
+        said = moves / workers / turns
+        weights = taken.sent["weights"] / (turns if self._way.sends_weights else 1)
+        grow = WORDS_GROW
+        if "means" in taken.sent and workers > 1:  # two workers have moved as much as one with twice the rows
+            grow = min(max(_power(taken.sent["means"] / turns / said, workers), 0.0), 1.0)
+        self._said = _Said(said, self._sample * epochs / workers / turns, weights, grow)
 
     @property
     def _often(self) -> bool:
@@ -249,12 +306,15 @@ class _Prober:
         every = Work(
             rows=rows,
             epochs=epochs,
-            batch=rows / EXCHANGES,
+            batch=rows,
             exchange_bytes=0.0,
             shared=True,
             recurrent=self._shares,
             in_memory=True,
+            in_place=not self._shares,
             balanced=True,
+            state_bytes=self._state_bytes * self._grown(rows),
+            copies=self._way.copies,
             passes_before=self._before,
             validation=self._validation,
             engine=spread != SINGLE,
@@ -263,26 +323,62 @@ class _Prober:
             every = replace(every, batch=self._batch(rows) / self._amount_of_row)
         else:
             enough = ENOUGH[self._kind.learns]
-            every = replace(every, most_machines=max(int(rows * self._amount_of_row) // enough, 1))
-        exchanges = epochs * rows / every.batch
-        every = replace(every, exchange_bytes=self._bytes_of(rows, epochs) / exchanges)
+            amount = int(rows * self._amount_of_row)
+            batch = rows * epochs / self._exchanges(amount, epochs)
+            every = replace(every, batch=batch, most_machines=max(amount // enough, 1))
+        turns = epochs * rows / every.batch
+        every = replace(every, exchange_bytes=self._bytes_of(rows, epochs) / turns)
         if spread == SINGLE:
             return every
         if self._way.sends_weights:
             return self._averaged(every)
-        return replace(every, waits=self._way.waits)
+        return every if self._way.waits else self._served(every)
+
+    def _exchanges(self, amount: int, epochs: int) -> int:
+        """Of so many rows or words, learnt in place: the first come soon."""
+        least, often = BETWEEN[self._kind.learns]
+        most, seen = max(amount // often, least), 0
+        first = len(exchanges(seen, amount, least, most))
+        return first + (epochs - 1) * len(exchanges(amount, amount, least, most))
+
+    def _grown(self, rows: int) -> float:
+        """How many times as large as that of the sample the model of so many rows is."""
+        return float((rows / self._sample) ** self._state_grows)
+
+    def _served(self, work: Work) -> Work:
+        """Each replica tells shards what it moved; a worker of a model that shares batches is one, and
+        learns whole batches. In the end the driver takes over the weights and what is owed to them, which
+        is as much again; before that, all exchange what they have not yet, in half of the bits each way.
+        """
+        weights = self._said.weights * self._grown(int(work.rows))
+        return replace(
+            work,
+            waits=False,
+            pattern=Pattern.SHARDS,
+            shards=getattr(self._job.spread_settings, "shards", 1),
+            shared=not self._shares,
+            in_memory=not self._shares,
+            most_stretch=1 if self._shares else MOST_STRETCH,
+            exchange_bytes=self._said.moves or work.exchange_bytes,
+            exchange_rows=0 if self._shares else self._said.rows,
+            end_bytes=(2 if self._shares else 3) * weights,
+        )
 
     def _averaged(self, work: Work) -> Work:
-        """Whole weights travel, a few times: to every machine and back, of which the probe saw the sum."""
+        """Whole weights travel to every machine, a few times, and what each has moved to who merges it."""
         often: dict[str, Any] = {"turns_of_worker": PARTITION_ROUNDS, "most_turns": MOST_ROUNDS}
-        grown = (work.rows / self._sample) ** WORDS_GROW
         return replace(
             work,
             batch=work.rows,
             remakes=not self._shares,
             **({} if self._shares else often),
-            exchange_bytes=self._sent / 2 * grown,
-            pattern=Pattern.STAR,
+            exchange_bytes=self._said.moves,
+            exchange_rows=self._said.rows,
+            moves_grow=self._said.grow,
+            weights_bytes=self._said.weights * self._grown(int(work.rows)),
+            pattern=Pattern.MEANS,
+            in_memory=False,
+            in_place=False,
             balanced=False,
             most_machines=Work.most_machines,
         )
@@ -305,13 +401,22 @@ class _Prober:
                 break
         laps = record["laps"]
         validating = sum(sum(lap["seconds"].get("validate", [])) for lap in laps)
-        turns = sum(lap["rounds"] for lap in laps)
-        sent = record["traffic"]["bytes"] / max(turns, 1)
+        rounds, sent = sum(lap["rounds"] for lap in laps), record["traffic"]["kinds"]
         learning = record["learning_seconds"]
         first, behind = laps[0]["learning_seconds"], 1 - 1 / len(laps)
         if first >= learning:  # one lap, or a server that ends all of them together
             first, behind = 0.0, 1.0
-        return _Taken(seconds, learning, validating, sent, behind, learning - first)
+        size = float(record["state_bytes"])
+        return _Taken(seconds, learning, validating, sent, rounds, size, behind, learning - first)
+
+
+def _power(grown: float, times: float) -> float:
+    """The power of how many times more there was, by which something has grown.
+
+    >>> round(_power(2.0, 4.0), 2), _power(3.0, 1.0)
+    (0.5, 0.0)
+    """
+    return math.log(grown) / math.log(times) if times > 1 else 0.0
 
 
 def _here(workers: int, threads: int) -> Cluster:

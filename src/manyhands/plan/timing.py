@@ -1,7 +1,7 @@
 """The cluster model: how long a training takes on a cluster, and what for.
 
 A training is turns: every worker learns its rows, then all exchange what they have learnt. A turn takes as
-long as the slowest worker, and its exchange as long as the slowest link needs for the bytes of the pattern.
+long as the slowest worker, and its exchange as long as the busiest link needs (see ``exchange``).
 Where workers are unequal or do not wait for each other, no formula holds, and turns are simulated.
 """
 
@@ -9,9 +9,10 @@ import numpy as np
 from scipy.special import ndtri
 
 from manyhands.plan.costs import Costs
+from manyhands.plan.exchange import exchanges_of
 from manyhands.plan.fleet import Fleet, Floats
 from manyhands.plan.simulate import mean_of_slowest, without_waiting
-from manyhands.plan.work import Parts, Pattern, Storage, Work
+from manyhands.plan.work import Parts, Storage, Work
 
 
 def time_parts(work: Work, fleet: Fleet, costs: Costs, reference: float) -> Parts:
@@ -21,26 +22,26 @@ def time_parts(work: Work, fleet: Fleet, costs: Costs, reference: float) -> Part
     rows = _rows_of_turn(work, crew)
     turns = np.maximum(work.rows * work.epochs / rows, 1)
     step = _steps(work, fleet, costs, reference, rows, count)
-    exchange = _exchange(work, fleet, costs, crew, count)
     compute = (step * count * fleet.workers).sum(axis=1) / crew
+    exchanges = exchanges_of(work, fleet, costs, count, rows, compute)
     wait = compute * costs["jitter"] * _slowest_of(crew) * work.waits
     for index in np.flatnonzero(fleet.mixed.any(axis=1)):
         steps = np.repeat(step[index], (count[index] * fleet.workers[index]).astype(int))
         if work.waits:
             wait[index] = mean_of_slowest(steps, costs["jitter"]) - compute[index]
         else:  # the fast take more turns than the slow
-            every = without_waiting(steps, costs["jitter"], float(exchange[index]))
-            compute[index] = every - exchange[index]
+            exchange = float(exchanges.seconds[index] / exchanges.stretch[index])
+            compute[index] = without_waiting(steps, costs["jitter"], exchange) - exchange
     epoch = work.rows * compute / rows  # of everyone's compute
     if work.remakes:
         compute = compute * (1 + work.passes_before)
     outside = 0 if work.loop_only else 1
     return Parts(
         start=outside * (costs["start"] + work.engine * costs["engine"]) * np.ones_like(crew),
-        load=outside * (work.passes_before * epoch + _fetch(work, fleet, costs)),
+        load=outside * (_before(work, fleet, costs, count, epoch) + _fetch(work, fleet, costs)),
         compute=turns * compute + outside * work.epochs * _validation(work, fleet, costs),
         wait=turns * wait,
-        exchange=turns * exchange,
+        exchange=exchanges.total(turns),
     )
 
 
@@ -72,22 +73,16 @@ def _steps(work: Work, fleet: Fleet, costs: Costs, reference: float, rows: Float
     return seconds
 
 
-def _exchange(work: Work, fleet: Fleet, costs: Costs, crew: Floats, count: Floats) -> Floats:
-    """Seconds of an exchange: first between the devices of a machine, then between machines."""
-    machines = count.sum(axis=1)
-    speakers = machines if work.in_memory else crew
-    here = count > 0
-    link = np.where(here, fleet.links(costs), np.inf).min(axis=1)
-    beside = np.where(here, fleet.workers, 1).max(axis=1)
-    if work.pattern is Pattern.RING:
-        sent, messages = 2 * (speakers - 1) / speakers, 2 * (speakers - 1)
-    else:
-        sent, messages = 2 * (speakers - 1), 2 * np.minimum(speakers - 1, 1)
-    between = sent * work.exchange_bytes / link + messages * costs["latency"]
-    inside = 0.0 if work.in_memory else 2 * (beside - 1) * work.exchange_bytes / costs["bus"]
-    # A star has a master, who does his part for a single worker, too.
-    alone = (crew <= 1) & (work.pattern is not Pattern.STAR)
-    return np.where(machines > 1, between, 0) + inside + np.where(alone, 0, costs["turn"])
+def _before(work: Work, fleet: Fleet, costs: Costs, count: Floats, epoch: Floats) -> Floats:
+    """Seconds until rows are read and counted: a part of it is done by one thread, whoever else is there.
+
+    ``epoch`` is how long all workers together learn the rows.
+    """
+    row = fleet.of_devices(costs, "row") * fleet.of_instances(costs, "core")
+    alone = work.rows * (row * count).sum(axis=1) / count.sum(axis=1)
+    serial = costs["serial"] / (1 + costs["serial"])
+    seconds: Floats = work.passes_before * (serial * alone + (1 - serial) * epoch)
+    return seconds
 
 
 def _fetch(work: Work, fleet: Fleet, costs: Costs) -> Floats:

@@ -8,9 +8,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from manyhands.errors import InputError, UsageError
+from manyhands.evaluation.intervals import wilson
 from manyhands.report.records import RECORD, RunRecord, read_runs
 
-Z_95 = 1.959963984540054  # standard deviations on either side that hold 95 % of a normal distribution
 SECONDS_PER_HOUR = 3600
 CURRENCY = "USD"
 MEASURES = {"labels": "accuracy", "words": "log_likelihood"}
@@ -136,20 +136,6 @@ def compare_records(
     lines = [_line(same, names, split, wanted, first) for same in jobs.values()]
     measure = None if split is None else f"{split} {MEASURES[learns].replace('_', ' ')}"
     return Comparison(lines, _name(first, names), learns, measure, wanted)
-
-
-def wilson(share: float, rows: int) -> tuple[float, float]:
-    """The 95 % interval of a share of rows, after Wilson: it holds for few rows and near 0 and 1, too.
-
-    >>> [round(bound, 4) for bound in wilson(0.9, 100)]
-    [0.8256, 0.9448]
-    >>> [round(bound, 4) for bound in wilson(1.0, 10)]
-    [0.7225, 1.0]
-    """
-    square = Z_95 * Z_95 / rows
-    centre = (share + square / 2) / (1 + square)
-    half = Z_95 * math.sqrt(share * (1 - share) / rows + square / (4 * rows)) / (1 + square)
-    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from manyhands.errors import InputError
+from manyhands.evaluation.intervals import wilson
 from manyhands.records import PARTS, Progress, Silent
 from manyhands.report import charts
-from manyhands.report.compare import Comparison, Line, compare_records, wilson
+from manyhands.report.compare import Comparison, Line, compare_records
 from manyhands.report.compare_table import columns, notes
 from manyhands.report.document import (
     Block,
@@ -277,13 +278,15 @@ def _headline(record: RunRecord, line: Line) -> list[Block]:
         if name in tested and name != "micro_f1":
             pairs.append((f"test {shown}", f"{tested[name]:.4f}"))
     if "accuracy" in tested and tested.get("rows"):
-        low, high = wilson(float(tested["accuracy"]), int(tested["rows"]))
-        notes_of.append(
-            paragraph(
-                f"On {tested['rows']:,} test rows; 95 % interval of the accuracy: {low:.4f} to {high:.4f}.",
-                "note",
-            )
-        )
+        accuracy = wilson(float(tested["accuracy"]), int(tested["rows"]))
+        bounds = {"accuracy": accuracy, **tested.get("intervals", {})}  # records of old have none
+        intervals = [
+            f"{MEASURES[name]} {low:.4f} to {high:.4f}"
+            for name, (low, high) in bounds.items()
+            if name in MEASURES and name != "micro_f1"
+        ]
+        said = f"On {tested['rows']:,} test rows; 95 % intervals: {', '.join(intervals)}."
+        notes_of.append(paragraph(said, "note"))
     if not tested and line.score is not None:
         pairs.append(("validation score", f"{line.score.mean:.4f}"))
     if tested.get("log_loss") is not None:

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from manyhands.bundle.bundle import VERSION, BundleConfig
+from manyhands.bundle.bundle import VERSION, Bundle, BundleConfig
 from manyhands.catalog import SPREADS, load
 from manyhands.machine import examine
 from manyhands.records import SPLITS
@@ -23,6 +23,7 @@ def config_of(job: Job, splits: Splits, outcome: Outcome) -> BundleConfig:
         text=splits.text,
         facts=facts,
         settings=job.settings.model_dump(),
+        calibration=outcome.calibrated.calibration if outcome.calibrated else None,
     )
 
 
@@ -43,7 +44,10 @@ def record_of(job: Job, splits: Splits, outcome: Outcome, seconds: float) -> dic
         scores["best_epoch"] = state.best_epoch
     tested = Tested({}, {})
     if splits.test:
-        tested = objective.test(outcome.model, splits.test, job.resources.threads)
+        model: Any = outcome.model
+        if objective.labelled:  # as whoever opens the bundle will have it
+            model = Bundle(config_of(job, splits, outcome), outcome.model).classifier
+        tested = objective.test(model, splits.test, job.resources.threads)
     if tested.scores:
         scores["test"] = tested.scores
     price = outcome.account.record()
@@ -71,6 +75,7 @@ def record_of(job: Job, splits: Splits, outcome: Outcome, seconds: float) -> dic
         "rows_per_second": round(epochs * len(corpus) / learning, 1),
         "tokens_per_second": round(epochs * corpus.tokens / learning, 1),
         "scores": scores,
+        **({"calibration": outcome.calibrated.facts} if outcome.calibrated else {}),
         **({"evaluation": tested.details} if tested.details else {}),
         "laps": state.laps,
         "machine": {name: machine[name] for name in ("system", "cores", "memory_bytes")},

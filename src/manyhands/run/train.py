@@ -20,12 +20,14 @@ from manyhands.kernels.compile import when_compiling
 from manyhands.machine import resources_for
 from manyhands.records import Progress, Silent
 from manyhands.run.record import config_of, record_of
+from manyhands.run.unlabelled import for_unlabelled, with_unlabelled
 from manyhands.storage.destination import destination
 from manyhands.storage.files import reading as errors_of
 from manyhands.text.corpus import word_counts
 from manyhands.text.vocabulary import Vocabulary, merge_vocabularies, vocabulary_from_counts
 from manyhands.training.checkpoint import StoredCheckpoint, alone_in, checkpoint_folder, checkpoint_store
 from manyhands.training.choose import with_choice
+from manyhands.training.hold_out import with_calibration
 from manyhands.training.job import Call, Job, Role, job_for
 from manyhands.training.splits import Splits, open_splits
 from manyhands.training.trackers import open_tracker
@@ -53,6 +55,7 @@ def train(
     track: str | None = None,
     overwrite: bool = False,
     rows: int | None = None,
+    unlabelled: StrPath | Sequence[StrPath] = (),
     memory: int | str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -64,16 +67,17 @@ def train(
 
     ``settings`` are those of the model, of its spread, of training (``TrainingSettings``) and of how raw
     files are read (``ReadingSettings``). ``checkpoints`` is a folder or URL to keep them in. ``rows`` limits
-    a prepared dataset to a random sample of so many training rows. With a ``price``, machines are paid for
-    from ``paid_since`` on, a time of day as ``time.time`` gives it: by default from now on. ``chosen`` is how
-    settings were chosen by whoever started this worker, for the record.
+    a prepared dataset to a random sample of so many training rows. ``unlabelled`` texts, in files of any
+    format, are learnt from as well, where held-out rows say that it helps. With a ``price``, machines are
+    paid for from ``paid_since`` on, a time of day as ``time.time`` gives it: by default from now on.
+    ``chosen`` is how settings were chosen by whoever started this worker, for the record.
     Gives None where another worker writes the bundle: of a crew that torchrun has started, or on another
     machine.
     """
     began = time.monotonic()
     watcher = progress or Silent()
     call = Call(
-        data=tuple(os.fspath(name) for name in ([data] if isinstance(data, str | os.PathLike) else data)),
+        data=_names(data),
         out=os.fspath(out),
         model=model,
         spread=spread,
@@ -84,6 +88,7 @@ def train(
         track=track,
         overwrite=overwrite,
         rows=rows,
+        unlabelled=_names(unlabelled),
         paid_since=time.time() if paid_since is None else paid_since,
         chosen=chosen,
     )
@@ -98,6 +103,8 @@ def train(
         call=call,
         paid_since=call.paid_since,
     )
+    if call.unlabelled:
+        job = for_unlabelled(job)
     way = load(SPREADS, "spread", spread)()
     way.check(job)
     if way.launches():
@@ -106,6 +113,10 @@ def train(
     if role in (Role.LEADS, Role.FOLLOWS):
         return _learn_and_write(job, call, way, role, watcher, began)
     return _open(call.out) if role is Role.WRITTEN else None
+
+
+def _names(data: StrPath | Sequence[StrPath]) -> tuple[str, ...]:
+    return tuple(os.fspath(name) for name in ([data] if isinstance(data, str | os.PathLike) else data))
 
 
 def _learn_and_write(
@@ -122,15 +133,20 @@ def _learn_and_write(
             stored = _stored_checkpoint(call, checkpoints)
         if stored is not None:
             leading.enter_context(stored.following(progress.say))
-        splits = open_splits(call.data, job, progress, call.rows)
-        job = with_choice(job, splits.train, progress)
+        splits, found = open_splits(call.data, job, progress, call.rows), None
+        job, labelled = with_choice(job, splits.train, progress), len(splits.train)
+        if call.unlabelled:
+            splits, found = with_unlabelled(call.unlabelled, job, splits, progress)
         if role is Role.FOLLOWS:
             spread.run(job, splits.train, splits.valid, progress)
             return None
         with open_tracker(call.track, checkpoints, folder) as tracker:
             outcome = spread.run(job, splits.train, splits.valid, progress, tracker)
+        outcome = with_calibration(job, outcome, splits.train, splits.valid, progress, labelled)
         record = record_of(job, splits, outcome, time.monotonic() - began)
         record["compiled"] = compiled.is_set()
+        if found is not None:
+            record["unlabelled"] = found
         here = None if "://" in call.out else Path(call.out)
         bundle = Bundle(config_of(job, splits, outcome), outcome.model, here)
         vocabulary = _vocabulary(splits, job.previous, job.resources.threads)

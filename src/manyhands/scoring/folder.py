@@ -46,14 +46,17 @@ class ScoringJob(_Frozen):
     model: str
     bundle: str  # a checksum
     settings: FileSettings
+    unsure: float | None = None
 
     @classmethod
-    def of(cls, bundle: Bundle, settings: FileSettings) -> Self:
+    def of(cls, bundle: Bundle, settings: FileSettings, unsure: float | None) -> Self:
         if bundle.folder is not None:
             identity = sha256(bundle.folder / SUMS)
         else:
             identity = f"{checksum(bundle.model.arrays()):08x} {bundle.config.model_dump_json()}"
-        return cls(version=VERSION, model=bundle.config.model, bundle=identity, settings=settings)
+        return cls(
+            version=VERSION, model=bundle.config.model, bundle=identity, settings=settings, unsure=unsure
+        )
 
 
 class PartRecord(_Frozen):

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from manyhands.bundle.bundle import Bundle
+from manyhands.bundle.unsure import UNSURE
 from manyhands.catalog import SOURCES, load
 from manyhands.data.reader import valid_texts
 from manyhands.data.sources.columns import Columns, Parquet
@@ -65,9 +66,15 @@ class PartScorer:
     """Scores files by one bundle, in threads that all files share."""
 
     def __init__(
-        self, bundle: Bundle, settings: FileSettings, pool: ThreadPoolExecutor | None, ahead: int
+        self,
+        bundle: Bundle,
+        settings: FileSettings,
+        pool: ThreadPoolExecutor | None,
+        ahead: int,
+        unsure: float | None = None,
     ) -> None:
-        self._bundle, self._pool, self._ahead = bundle, pool, ahead
+        self._bundle, self._pool, self._ahead, self._unsure = bundle, pool, ahead, unsure
+        self._answers = [*bundle.labels, *([] if unsure is None else [UNSURE])]
         self._settings = PrepareSettings(**settings.model_dump(), labels="none")
         self.stop = Event()
 
@@ -97,7 +104,7 @@ class PartScorer:
     def _write_lines(
         self, source: Source, pieces: Iterator[SourcePiece], name: str, out: NewFile, tally: PartTally
     ) -> None:
-        insert = Inserter.of(source.wording(tally.columns, self._bundle.labels))
+        insert = Inserter.of(source.wording(tally.columns, self._answers))
         compress = _compressor(name)
 
         def make(piece: SourcePiece) -> tuple[ScoredPiece, Any]:
@@ -112,7 +119,7 @@ class PartScorer:
     def _write_table(
         self, source: Any, pieces: Iterator[SourcePiece], name: str, out: NewFile, tally: PartTally
     ) -> None:
-        labels = pa.array(self._bundle.labels, pa.string())
+        labels = pa.array(self._answers, pa.string())
         more = [pa.field(tally.columns[0], pa.string()), pa.field(tally.columns[1], pa.float32())]
         schema = pa.schema([*source.schema, *more], source.schema.metadata)
 
@@ -144,6 +151,8 @@ class PartScorer:
         scores = self._bundle.classifier.score_texts(normal)
         labels = scores.argmax(1)
         likely = np.take_along_axis(scores, labels[:, None], 1)[:, 0]
+        if self._unsure is not None:
+            labels[likely < self._unsure] = len(self._answers) - 1
         without = normal.lengths() == 0
         empty = int(without.sum()) - sum(bool(without[row]) for row in bad)
         without[list(bad)] = True

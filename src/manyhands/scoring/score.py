@@ -16,6 +16,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from manyhands.bundle.bundle import Bundle
+from manyhands.bundle.unsure import check_unsure
 from manyhands.catalog import SOURCES, load
 from manyhands.data.dataset import is_dataset
 from manyhands.errors import InputError, UsageError
@@ -64,6 +65,7 @@ def score_files(
     sources: StrPath | Sequence[StrPath],
     out: StrPath,
     *,
+    unsure: float | None = None,
     overwrite: bool = False,
     memory: int | str | None = None,
     threads: int | None = None,
@@ -72,6 +74,8 @@ def score_files(
 ) -> Scored:
     """Write each file of ``sources`` to ``out`` with the likeliest label of each row and its probability.
 
+    With ``unsure``, the label is that word where the probability is less.
+
     ``reading`` are ``FileSettings``. ``out`` is a file where one file is named, and it is called like one;
     else a folder.
     """
@@ -79,6 +83,7 @@ def score_files(
     given = [os.fspath(name) for name in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
     settings = FileSettings.create(**reading)
     _check(bundle, given, settings)
+    check_unsure(unsure, bundle.labels)
     parts, place_name = os.fspath(out), ""
     files = _named(given)
     single = _is_file(given, files, parts)
@@ -87,7 +92,7 @@ def score_files(
         files = {name: next(iter(files.values()))}
         refuse_to_replace(parts, overwrite)
     place = open_place(place_name if single else parts)
-    run = _Run(bundle, settings, place, files, resources_for(memory, threads), progress or Silent())
+    run = _Run(bundle, settings, unsure, place, files, resources_for(memory, threads), progress or Silent())
     done, resumed = run.file() if single else run.folder(overwrite)
     return Scored(parts, done, resumed, time.perf_counter() - began)
 
@@ -97,12 +102,13 @@ class _Run:
         self,
         bundle: Bundle,
         settings: FileSettings,
+        unsure: float | None,
         place: Place,
         files: dict[str, InputFile],
         resources: Resources,
         progress: Progress,
     ) -> None:
-        self._bundle, self._settings, self._place = bundle, settings, place
+        self._bundle, self._settings, self._unsure, self._place = bundle, settings, unsure, place
         self._files, self._resources, self._progress = files, resources, progress
         self._read: dict[str, int] = {}
 
@@ -111,7 +117,7 @@ class _Run:
         return list(self._score(self._files, summed=False)), 0
 
     def folder(self, overwrite: bool) -> tuple[list[PartRecord], int]:
-        job = ScoringJob.of(self._bundle, self._settings)
+        job = ScoringJob.of(self._bundle, self._settings, self._unsure)
         folder = ScoredFolder(self._place, job, self._files)
         with self._place.alone():
             found = folder.begin(overwrite)
@@ -152,7 +158,8 @@ class _Run:
         at_once = max(1, min(len(files), MOST_FILES_AT_ONCE, spare // FILE_BYTES))
         with ExitStack() as stack:
             pool = stack.enter_context(ThreadPoolExecutor(threads)) if threads > 1 else None
-            scorer = PartScorer(self._bundle, self._settings, pool, 1 + -(-2 * threads // at_once))
+            ahead = 1 + -(-2 * threads // at_once)
+            scorer = PartScorer(self._bundle, self._settings, pool, ahead, self._unsure)
             at_once = at_once if pool else 1  # one thread means one
             readers = stack.enter_context(ThreadPoolExecutor(at_once))
             order = sorted(files, key=lambda name: -(files[name].size or 0))

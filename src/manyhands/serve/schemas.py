@@ -39,6 +39,7 @@ class ExplainRequest(_Asked):
 class Part(BaseModel):
     ngram: str
     part: float
+    place: int | None = None
 
 
 class WordPart(BaseModel):

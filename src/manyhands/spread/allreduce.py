@@ -103,6 +103,7 @@ class AllReduce(Spread):
     summary = "a crew of processes, on one machine or many"
     counts = "workers"
     leaving_seconds = 0.8
+    copies = 3  # its own, what all have agreed on, and what is owed to that
 
     def advice(self, data: Sequence[str], settings: Mapping[str, Any]) -> str:
         """On one machine threads do the same, and they start at once: of much data, that does not matter."""

@@ -24,7 +24,7 @@ from manyhands.machine import LEAST_BYTES
 from manyhands.models.learner import Learner, Loss, arrays_of
 from manyhands.models.model import Arrays
 from manyhands.records import Progress, Traffic
-from manyhands.spread.chunks import Part, Slice, pack, put, rows_of, slices
+from manyhands.spread.chunks import Part, Slice, pack, packing, put, rows_of, slices
 from manyhands.spread.counted import Counting
 from manyhands.spread.merge import Merge
 from manyhands.spread.partition import NO_CHUNK, SCHEMA, TOLD, Round, merge, parts_in, train_share
@@ -40,6 +40,7 @@ from manyhands.training.state import Plan, Validate
 # partitions.
 PARTITION_ROUNDS, MOST_ROUNDS = 2, 50  # in an epoch: for each partition, and in all
 LEAST_ROUND = 1 << 8  # rows or words of a partition: a block, and a round cannot be less
+KINDS = ("weights", "moves", "means")  # what travels: to all, from all to those who merge, and back
 CONF = ("spark.driver.maxResultSize=0",)  # what comes back is one model, however large
 
 
@@ -72,6 +73,7 @@ class Average(Spread):
     threaded = False
     sends_weights = True
     leaving_seconds = 2.0  # of which Spark takes most
+    copies = 7  # a task's own and what was sent to it; the driver's, packed, in the JVM, and twice the means
     adds_up_bytes = True
 
     def check(self, job: Job) -> None:
@@ -126,7 +128,7 @@ class Driver:
         self, session: Any, training: Training, first: Round, counted: Any, progress: Progress
     ) -> None:
         self._session, self._training, self._next, self._counted = session, training, first, counted
-        self._progress, self._bytes = progress, 0
+        self._progress, self._sent = progress, dict.fromkeys(KINDS, 0)
         self._merges: dict[str, Merge] = {}
         labelled, corpus = training.objective.labelled, training.examples.corpus
         self._unit = "rows" if labelled else "words"
@@ -143,7 +145,7 @@ class Driver:
             seed=job.settings.seed,
             threads=1,
             patience=rounds_of_patience(job, self._next.rounds),
-            judged_by=training.objective.judged_by(training.examples),
+            judged_by=training.judged_by,
         )
         self._begin_merging()
         while not state.done(plan):
@@ -161,7 +163,7 @@ class Driver:
             state.end_epoch(training.learner, plan, validate() if validate else {}, exchange.lap())
             state.left = 0 if state.done(plan) else 1
             training.keep(state)
-        return Traffic(self._bytes)
+        return Traffic(sum(self._sent.values()), kinds=self._sent)
 
     def _round(self) -> Loss:
         arrays, clock = arrays_of(self._training.learner), self._training.exchange.clock
@@ -177,7 +179,7 @@ class Driver:
             chunks = (part for part in parts_in(table.to_batches()) if part.chunk != NO_CHUNK)
             self._take_over(chunks, arrays)
         total, counted, sent = np.sum([np.frombuffer(part.values) for part in facts], axis=0).tolist()
-        self._bytes += int(sent)
+        self._sent["moves"] += int(sent)
         self._examples = int(sum(part.weight for part in facts))
         if not self._examples:
             raise UsageError(f"--rounds {self._next.rounds} is more than there are blocks of rows; lower it")
@@ -186,7 +188,8 @@ class Driver:
     def _job(self, arrays: Arrays) -> pa.Table:
         """A round of Spark's: the weights go out, partitions learn, and the means of all come back."""
         this, context, counted = self._next, self._session.sparkContext, self._counted
-        weights = context.broadcast(pack(arrays))
+        packed = pack(arrays)
+        weights = context.broadcast(packed)
         merges = min(len(slices(arrays, this.partitions)), context.defaultParallelism)
 
         def train(batches: Any) -> Any:
@@ -200,7 +203,8 @@ class Driver:
             table: pa.Table = running(self._session, shown, f"round {this.number + 1}", chunks.toArrow)
         finally:
             weights.destroy()
-        self._bytes += sum(array.nbytes for array in arrays.values()) + table.nbytes
+        self._sent["weights"] += int(len(packed) * packing(packed))  # Spark compresses what goes to all
+        self._sent["means"] += table.nbytes
         return table
 
     def _begin_merging(self) -> None:

@@ -24,6 +24,7 @@ class Spread(ABC):
     leaving_seconds: ClassVar[float] = 0.6  # from when a checkpoint is kept until all have ended
     waits: ClassVar[bool] = True  # for the slowest worker in every exchange
     sends_weights: ClassVar[bool] = False  # all of them, to one machine and back; else what was moved
+    copies: ClassVar[int] = 1  # of what a learner keeps, that one of several machines may come to hold
     adds_up_bytes: ClassVar[bool] = False  # its traffic is that of all workers, not of one
     Streaming: ClassVar[type[StreamCrew] | None] = None  # who learns from streams; None: it cannot
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from manyhands.kernels.compile import Bytes, Hashes, Ints, kernel, read_only
 from manyhands.parallel import map_unordered
 from manyhands.text.hashing import mix
-from manyhands.text.ragged import Ragged, places_of
+from manyhands.text.ragged import Ragged, concatenate, places_of
 from manyhands.text.words import Units, WordTable, count_words, hash_word, next_number
 
 Numbers = npt.NDArray[np.uint32]
@@ -212,6 +212,46 @@ def _count_on(offsets: Ints, rows: Ints, places: Ints, out: Numbers) -> None:
     for k in range(len(rows)):
         for at in range(places[k], places[k + 1]):
             out[at] = offsets[rows[k]] + at - places[k]
+
+
+def joined(first: Corpus, second: Corpus) -> Corpus:
+    """The rows of both, one corpus behind the other. A word of both has two numbers, and one hash.
+
+    >>> from manyhands.text.ragged import from_strings
+    >>> both = joined(corpus_of(from_strings(["good food"])), corpus_of(from_strings(["bad food", "bad"])))
+    >>> both.take(np.array([2, 0, 1]))
+    (array([2, 0, 1, 2, 3], dtype=uint32), array([0, 1, 3, 5]))
+    """
+    shift = len(first.words)
+
+    def take(rows: Ints) -> tuple[npt.NDArray[np.integer], Ints]:
+        behind = rows >= len(first)
+        lengths = np.empty(len(rows), np.int64)
+        parts = [first.take(rows[~behind]), second.take(rows[behind] - len(first))]
+        for mine, (_, offsets) in zip((~behind, behind), parts, strict=True):
+            lengths[mine] = np.diff(offsets)
+        places = np.append(0, np.cumsum(lengths))
+        out = np.empty(places[-1], np.uint32)
+        in_second = np.repeat(behind, lengths)
+        out[~in_second] = parts[0][0]
+        out[in_second] = parts[1][0].astype(np.uint32) + np.uint32(shift)
+        return out, places
+
+    def measure(rows: Ints) -> Ints:
+        behind = rows >= len(first)
+        lengths = np.empty(len(rows), np.int64)
+        lengths[~behind] = first.lengths(rows[~behind])
+        lengths[behind] = second.lengths(rows[behind] - len(first))
+        return lengths
+
+    return Corpus(
+        take,
+        len(first) + len(second),
+        first.tokens + second.tokens,
+        concatenate([first.words, second.words]),
+        np.concatenate([first.hashes, second.hashes]),
+        measure=measure,
+    )
 
 
 def corpus_in_memory(units: Units, offsets: Ints, lengths: Ints, bases: Numbers, words: Ragged) -> Corpus:

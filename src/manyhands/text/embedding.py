@@ -27,6 +27,7 @@ class Embedding:
     vocabulary: Vocabulary  # the most frequent words first, if anything is known of that
     vectors: Floats
     spell: Callable[[Sequence[str]], tuple[Floats, Flags]] | None = None
+    as_written: bool = False  # capital letters make another word, and none is looked up in small ones
 
     def __len__(self) -> int:
         return len(self.vocabulary)
@@ -38,7 +39,7 @@ class Embedding:
     def places(self, words: Sequence[str]) -> Ints:
         """The row of each word as it is written, or else in small letters; ``UNKNOWN`` if there is none."""
         as_written = self._find(words)
-        if (as_written != UNKNOWN).all():
+        if self.as_written or (as_written != UNKNOWN).all():
             return as_written
         return np.where(as_written != UNKNOWN, as_written, self._find([word.lower() for word in words]))
 

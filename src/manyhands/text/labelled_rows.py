@@ -11,8 +11,8 @@ from manyhands.errors import InputError
 from manyhands.kernels.compile import Hashes, Ints, kernel
 from manyhands.machine import cores
 from manyhands.parallel import map_ordered
-from manyhands.text.corpus import Corpus
-from manyhands.text.hashing import mix
+from manyhands.text.corpus import Corpus, joined
+from manyhands.text.hashing import fractions, mix
 from manyhands.text.ragged import places_of
 
 Tokens = npt.NDArray[np.integer]
@@ -21,6 +21,7 @@ Weights = npt.NDArray[np.float32]
 
 FINGERPRINT_ROWS = 1 << 14
 UNKNOWN = -1  # a label that the model does not know
+SHARES = 16  # of a row whose label is not sure: so many parts go to its labels
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,32 @@ class Labels:
         return cls(ids, np.arange(len(ids) + 1), names)
 
     @classmethod
+    def shared(cls, probabilities: npt.NDArray[np.floating], names: list[str]) -> "Labels":
+        """Rows that are of several classes to a part: each of ``SHARES`` equal parts goes to one class.
+
+        The labels of a row share what it counts, so a class that stands there more often gets more of it.
+
+        >>> Labels.shared(np.array([[0.9, 0.1], [0.5, 0.5]]), ["bad", "good"]).take(np.array([0])).ids
+        array([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1], dtype=int32)
+        """
+        ends = np.round(np.cumsum(probabilities, axis=1, dtype=np.float64) * SHARES).astype(np.int64)
+        ends[:, -1] = SHARES
+        parts = np.diff(ends, axis=1, prepend=0)
+        ids = np.repeat(np.tile(np.arange(len(names), dtype=np.int32), len(parts)), parts.ravel())
+        return cls(ids, np.arange(len(parts) + 1) * SHARES, names)
+
+    @classmethod
     def none(cls, rows: int) -> "Labels":
         """Rows without any."""
         return cls(np.zeros(0, np.int32), np.zeros(rows + 1, np.int64), [])
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def joined(self, others: "Labels") -> "Labels":
+        """With those of other rows behind them; both number the same names."""
+        offsets = np.concatenate([self.offsets, others.offsets[1:] + self.offsets[-1]])
+        return Labels(np.concatenate([self.ids, others.ids]), offsets, self.names, self.multi_label)
 
     def take(self, rows: Ints) -> "Labels":
         places, offsets = places_of(self.offsets, rows)
@@ -88,11 +109,41 @@ class LabelledRows:
             known_as=None,
         )
 
+    def joined(self, others: "LabelledRows") -> "LabelledRows":
+        """With other rows behind them."""
+        return LabelledRows(
+            joined(self.corpus, others.corpus),
+            self.labels.joined(others.labels),
+            np.concatenate([self.weights, others.weights]),
+            self.left_out,
+            known_as=f"{self.fingerprint}+{others.fingerprint}",
+        )
+
     def first(self, rows: int) -> "LabelledRows":
         """So many rows, or all if there are no more."""
         if rows >= len(self):
             return self
         return replace(self.take(np.arange(rows)), known_as=self.known_as and f"{self.known_as}-{rows}")
+
+    @property
+    def unequal_weights(self) -> Weights | None:
+        """How much each row counts; None if all count alike."""
+        return None if len(self) == 0 or (self.weights == self.weights[0]).all() else self.weights
+
+    def held_out(self, share: float, seed: int = 0) -> "tuple[LabelledRows, LabelledRows]":
+        """All but a share of the rows, and that share: drawn by their texts, so equal ones stay together."""
+        parts = [
+            np.arange(start, min(start + FINGERPRINT_ROWS, len(self)))
+            for start in range(0, len(self), FINGERPRINT_ROWS)
+        ]
+        digests = [self._digests(rows) for rows in parts]
+        drawn = fractions(np.concatenate([np.empty(0, np.uint64), *digests]), seed) < share
+        return self.take(np.flatnonzero(~drawn)), self.take(np.flatnonzero(drawn))
+
+    def _digests(self, rows: Ints) -> Hashes:
+        out = np.empty(len(rows), np.uint64)
+        _digest(*self.corpus.take(rows), self.corpus.hashes, out)
+        return out
 
     def __len__(self) -> int:
         return len(self.corpus)
@@ -110,6 +161,15 @@ class LabelledRows:
         tokens, offsets = self.corpus.take(rows)
         labels = self.labels.take(rows)
         return int(_fold(np.uint64(0), tokens, offsets, self.corpus.hashes, labels.ids, self.weights[rows]))
+
+
+@kernel
+def _digest(tokens: Tokens, offsets: Ints, hashes: Hashes, out: Hashes) -> None:
+    for row in range(len(out)):
+        value = np.uint64(0)
+        for i in range(offsets[row], offsets[row + 1]):
+            value = mix(value + hashes[tokens[i]])
+        out[row] = value
 
 
 @kernel

@@ -98,6 +98,20 @@ def _letter_slots(
         offsets[word + 1] = at
 
 
+def word_slots(hashes: Hashes, hashing: NgramHashing) -> Slots:
+    """The slot of each single word."""
+    runs, words, _ = hashing.sizes
+    out = np.empty(len(hashes), np.uint32)
+    _word_slots(hashes, np.uint64(runs), np.uint64(words - 1), out)
+    return out
+
+
+@kernel
+def _word_slots(hashes: Hashes, word_base: np.uint64, word_mask: np.uint64, out: Slots) -> None:
+    for i in range(len(hashes)):
+        out[i] = _word_slot(hashes[i], word_base, word_mask)
+
+
 @kernel
 def row_slots(
     tokens: npt.NDArray[np.integer],

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from manyhands.evaluation.evaluate import judge
 from manyhands.kernels.compile import Ints
-from manyhands.models.model import Classifier, Scores
+from manyhands.models.model import Scores
 from manyhands.parallel import map_ordered
 from manyhands.records import Progress, Silent
 from manyhands.settings import Alternative, ModelSettings, option
@@ -25,7 +25,8 @@ from manyhands.text.labelled_rows import LabelledRows
 from manyhands.training.exchange import Alone
 from manyhands.training.job import Job
 from manyhands.training.learn import learn
-from manyhands.training.objective import objective_of
+from manyhands.training.objective import measured, objective_of
+from manyhands.training.state import LESS_IS_BETTER, worth
 
 # Words to choose by, for each level of effort: for all axes, and again for those that depend on how many
 # rows there are.
@@ -52,20 +53,10 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class HeldOut:
-    """Rows with the scores that they got from models that had not seen them."""
-
-    rows: LabelledRows
-    scores: Scores
-    model: Classifier  # the kind of model that gave them
-
-
-@dataclass(frozen=True)
 class Chosen:
-    """The settings that did best, how good they were on rows held out, and what a record says of it."""
+    """The settings that did best, and what a record says of how they were found."""
 
     settings: dict[str, Any]
-    held_out: HeldOut
     facts: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -93,16 +84,15 @@ def with_choice(job: Job, examples: LabelledRows, progress: Progress) -> Job:
 def choose(job: Job, examples: LabelledRows, progress: Progress) -> Chosen | None:
     """The best of the alternatives that the user left open; None where there is nothing to choose."""
     effort = job.training.effort
-    axes = _axes(job.settings, effort)
+    axes = _axes(job.settings, effort, examples.labels.multi_label)
     if not axes or job.previous is not None or len(examples) < LEAST_ROWS:
         return None
-    began, ready = time.monotonic(), objective_of(job.model).ready(job, examples)
-    sample = _sample(ready, FIRST_WORDS[effort], job)
+    began, sample = time.monotonic(), _sample(examples, FIRST_WORDS[effort], job)
     search = _Search(job, sample, _folds(sample, job.settings.seed), progress)
     best = search.run([{}], [alternatives for alternatives, _ in axes], ROUNDS[effort])
     tried = len(search.tried)
-    if len(sample) < len(ready):
-        sample = _sample(ready, AGAIN_WORDS[effort], job)
+    if len(sample) < len(examples):
+        sample = _sample(examples, AGAIN_WORDS[effort], job)
         search = _Search(job, sample, [np.arange(0, len(sample), HELD_OUT)], progress)
         best = search.run([{}, best.settings], [alternatives for alternatives, again in axes if again], 1)
         tried += len(search.tried)
@@ -112,18 +102,19 @@ def choose(job: Job, examples: LabelledRows, progress: Progress) -> Chosen | Non
         "held_out": int(sum(len(fold) for fold in search.folds)),
         "tried": tried,
         "judged_by": search.judged_by,
-        "score": round(best.score, 6),
+        "score": round(abs(best.score), 6),  # a log loss is turned round while candidates are compared
         "settings": best.settings,
         "seconds": round(time.monotonic() - began, 3),
     }
-    return Chosen(best.settings, search.held_out(best), facts)
+    return Chosen(best.settings, facts)
 
 
-def _axes(settings: ModelSettings, effort: int) -> list[tuple[list[dict[str, Any]], bool]]:
+def _axes(settings: ModelSettings, effort: int, multi_label: bool) -> list[tuple[list[dict[str, Any]], bool]]:
     """What is open on each axis, nothing that the user has set; and whether it is looked at again."""
     axes = []
     for alternatives, again in settings.choices:
-        found = [_open(alternative, settings) for alternative in alternatives if alternative.effort <= effort]
+        fitting = [a for a in alternatives if a.effort <= effort and not (multi_label and a.for_one_label)]
+        found = [_open(alternative, settings) for alternative in fitting]
         distinct = [one for i, one in enumerate(found) if one and one not in found[:i]]
         if distinct:
             axes.append((distinct, again))
@@ -159,7 +150,7 @@ class _Search:
         self._job = replace(
             job, training=alone, resources=replace(job.resources, threads=1), checkpoint=None, resume=False
         )
-        self.judged_by = objective_of(job.model).judged_by(rows)
+        self.judged_by = objective_of(job.model).judged_by(job, rows)
         self.tried: list[Candidate] = []
         self._model: Any = None
 
@@ -174,7 +165,7 @@ class _Search:
             before = best
             for axis in axes:
                 best = self._best_of(best, axis)
-                self._progress.advance(min(len(self.tried), total), f"{self.judged_by} {best.score:.4f}")
+                self._progress.advance(min(len(self.tried), total), f"{self.judged_by} {abs(best.score):.4f}")
             if best is before:
                 break
         return best
@@ -193,7 +184,7 @@ class _Search:
 
     def _error(self, one: Candidate, other: Candidate) -> float:
         """The standard error of the difference: only rows on which they differ tell anything."""
-        if self.rows.labels.multi_label:
+        if self.rows.labels.multi_label or self.judged_by == LESS_IS_BETTER:
             return 0.0
         seen = np.concatenate(self.folds)
         return float(np.sqrt((one.hits[seen] != other.hits[seen]).sum())) / len(seen)
@@ -214,7 +205,7 @@ class _Search:
         seen = np.concatenate(self.folds)
         for candidate in candidates:
             report = judge(self._model, self.rows.take(seen), scores=candidate.scores[seen])
-            candidate.score = float(report.facts()[self.judged_by])
+            candidate.score = worth({self.judged_by: measured(report, self.judged_by)}, self.judged_by)
 
     def _learn_fold(self, number: int, candidate: Candidate) -> None:
         held_out = self.folds[number]
@@ -244,10 +235,6 @@ class _Search:
             apart = BEHIND * np.sqrt(only_leader + only_other)
             if self.judged_by != "accuracy" or only_leader - only_other <= apart:
                 yield candidate
-
-    def held_out(self, best: Candidate) -> HeldOut:
-        seen = np.concatenate(self.folds)
-        return HeldOut(self.rows.take(seen), best.scores[seen], self._model)
 
 
 def _folds(rows: LabelledRows, seed: int) -> list[Ints]:

@@ -15,10 +15,12 @@ from pydantic_core import to_jsonable_python
 from manyhands.bundle.bundle import VERSION, Bundle, BundleConfig
 from manyhands.catalog import LEARNERS, SPREADS, load
 from manyhands.errors import UsageError
+from manyhands.evaluation.calibration import Calibrated
 from manyhands.models.model import Model
 from manyhands.records import Resources, Traffic
 from manyhands.settings import (
     ModelSettings,
+    ReadByAll,
     ReadingSettings,
     Secret,
     Settings,
@@ -47,6 +49,7 @@ class Call:
     track: str | None = None
     overwrite: bool = False
     rows: int | None = None
+    unlabelled: tuple[str, ...] = ()
     paid_since: float | None = None
     chosen: dict[str, Any] | None = None  # how settings were chosen, for the record
 
@@ -85,7 +88,9 @@ class Job:
 
         What was chosen by effort stands among the settings.
         """
-        training = self.training.model_dump(exclude={"checkpoint_seconds", "price", "budget", "effort"})
+        training = self.training.model_dump(
+            exclude={"checkpoint_seconds", "price", "budget", "effort", "calibrate"}
+        )
         decides = load(SPREADS, "spread", self.spread).decides
         return {
             "version": VERSION,
@@ -118,6 +123,8 @@ class Outcome:
     spread: str
     workers: int
     account: Account
+    state_bytes: int  # of all that the learner keeps in memory and changes
+    calibrated: Calibrated | None = None  # how held-out rows set the probabilities right
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -125,6 +132,7 @@ class Outcome:
             "spread": self.spread,
             "workers": self.workers,
             "examples_seen": self.state.seen,
+            "state_bytes": self.state_bytes,
             "traffic": asdict(self.traffic),
         }
 
@@ -179,7 +187,9 @@ def call_elsewhere(job: Job) -> Call:
     if call is None:
         raise TypeError("nobody else could open the rows of this job")
     settings = {**job.settings.model_dump(mode="json"), **job.training.model_dump(mode="json")}
-    settings.pop("pretrained_vectors", None)  # the weights that they are given hold them already
+    vectors = settings.pop("pretrained_vectors", None)  # the weights that they are given hold them already
+    if vectors and "pretrained_vectors" in job.settings.marked(ReadByAll):
+        settings["pretrained_vectors"] = _absolute(vectors)
     settings |= {"price": None, "budget": None}  # the driver keeps the account
     settings |= job.reading.model_dump(mode="json", exclude_unset=True)
     return Call(

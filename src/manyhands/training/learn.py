@@ -65,12 +65,16 @@ class Training:
         first_validation = state.seconds * self.judged_rows / len(self.examples)
         return self.account.way(state, self.exchange.stops_after, first_validation, saving)
 
+    @property
+    def judged_by(self) -> str:
+        return self.objective.judged_by(self.job, self.examples)
+
     def validation(self, valid: LabelledRows | None) -> Validate | None:
         if valid is None or not len(valid):
             return None
         self.judged_rows = len(valid)
         threads = self.job.resources.threads
-        scores = self.objective.validation(self.learner, valid, self.exchange, threads)
+        scores = self.objective.validation(self.learner, valid, self.exchange, threads, self.judged_by)
 
         def validate() -> dict[str, float]:
             with self.exchange.clock.on("validate"):
@@ -91,11 +95,13 @@ class Training:
                 state.spent = self.account.spent
                 self.keeper.save(state)
             raise
-        for name, array in arrays_of(self.learner).items():
+        arrays = arrays_of(self.learner)
+        for name, array in arrays.items():
             if state.best_epoch not in (0, state.epoch) and self.exchange.keeps_weights:
                 array[...] = state.best[name]
         workers = self.exchange.workers
-        return Outcome(self.learner.model(), state, traffic, self.job.spread, workers, self.account)
+        size = sum(array.nbytes for array in arrays.values())
+        return Outcome(self.learner.model(), state, traffic, self.job.spread, workers, self.account, size)
 
 
 def begin(
@@ -150,7 +156,7 @@ def learn(
         seed=job.settings.seed,
         threads=1 if job.training.deterministic else job.resources.threads,
         patience=job.training.early_stopping,
-        judged_by=training.objective.judged_by(training.examples),
+        judged_by=training.judged_by,
     )
     validate = training.validation(valid)
     return training.run(

@@ -8,16 +8,19 @@ import numpy.typing as npt
 
 from manyhands.catalog import LEARNERS, load
 from manyhands.errors import InputError, UsageError
+from manyhands.evaluation.calibration import Calibrated, calibration_for
+from manyhands.evaluation.classification import Report
 from manyhands.evaluation.evaluate import judge, judge_in_detail
 from manyhands.models.learner import Learner
-from manyhands.models.model import Classifier
-from manyhands.settings import TrainingSettings
+from manyhands.models.model import Scorer
+from manyhands.settings import F1_OF, TrainingSettings, nearest, option, weights_by_class
 from manyhands.text.labelled_rows import LabelledRows
 from manyhands.training.exchange import Exchange
 from manyhands.training.job import Job
 from manyhands.training.state import Validate
 
 JUDGED_BY = {False: "accuracy", True: "micro_f1"}
+TOLD = ("accuracy", "macro_f1", "micro_f1", "log_loss")  # of the validation rows, after each epoch
 
 
 class Tested(NamedTuple):
@@ -34,13 +37,17 @@ class Objective(Protocol):
         """The rows as they are learnt, if anything can be learnt from them."""
         ...
 
-    def judged_by(self, examples: LabelledRows) -> str:
-        """The validation score by which epochs are compared; more is better."""
+    def judged_by(self, job: Job, examples: LabelledRows) -> str:
+        """The validation score by which epochs are compared."""
         ...
 
     def validation(
-        self, learner: Learner, valid: LabelledRows, exchange: Exchange, threads: int
+        self, learner: Learner, valid: LabelledRows, exchange: Exchange, threads: int, judged_by: str
     ) -> Validate: ...
+
+    def calibrated(self, job: Job, model: Any, held_out: LabelledRows) -> Calibrated | None:
+        """How to set the probabilities of the finished model right, by rows that it has not learnt from."""
+        ...
 
     def test(self, model: Any, test: LabelledRows, threads: int) -> "Tested":
         """The scores of the finished model on the test rows."""
@@ -58,25 +65,59 @@ class Classification:
         weighted = with_class_weights(examples, job.training)
         return with_labels_of(job.previous.classifier, weighted) if job.previous else weighted
 
-    def judged_by(self, examples: LabelledRows) -> str:
-        return JUDGED_BY[examples.labels.multi_label]
+    def judged_by(self, job: Job, examples: LabelledRows) -> str:
+        chosen, labels = job.training.judge_by, examples.labels
+        if chosen.startswith(F1_OF) and (label := chosen.removeprefix(F1_OF)) not in labels.names:
+            raise UsageError(
+                f"--judge-by {chosen}: no row has the label '{label}'; {nearest(label, labels.names)}"
+            )
+        if chosen != "auto":
+            return chosen
+        balanced = job.training.class_weights == "balanced"
+        return "macro_f1" if balanced and not labels.multi_label else JUDGED_BY[labels.multi_label]
 
-    def validation(self, learner: Learner, valid: LabelledRows, exchange: Exchange, threads: int) -> Validate:
+    def validation(
+        self, learner: Learner, valid: LabelledRows, exchange: Exchange, threads: int, judged_by: str
+    ) -> Validate:
         def validate() -> dict[str, float]:
             model = learner.model()
             scores = exchange.gather(
                 len(valid), lambda first, last: model.scores(valid.corpus.part(first, last), threads)
             )
-            facts = judge(model, valid, scores=scores).facts()
-            return {name: facts[name] for name in ("accuracy", "macro_f1", "micro_f1")}
+            report = judge(model, valid, scores=scores)
+            found = {name: value for name in TOLD if (value := getattr(report, name)) is not None}
+            found[judged_by] = measured(report, judged_by)
+            return found
 
         return validate
+
+    def calibrated(self, job: Job, model: Any, held_out: LabelledRows) -> Calibrated | None:
+        if job.training.calibrate == "none":
+            return None
+        known = held_out.with_names(model.labels)
+        scores = model.scores(known.corpus, job.resources.threads)
+        return calibration_for(scores, known, multi_label=model.multi_label, method=job.training.calibrate)
 
     def test(self, model: Any, test: LabelledRows, threads: int) -> Tested:
         report, details = judge_in_detail(model, test, threads)
         facts = report.facts()
-        names = ("rows", "accuracy", "macro_f1", "micro_f1", "log_loss")
-        return Tested({name: facts[name] for name in names}, details)
+        scores = {name: facts[name] for name in ("rows", *TOLD, "ece")}
+        # Those of labels would make the record long; ``evaluate`` tells them.
+        bounds = {name: found for name, found in report.intervals.items() if name in TOLD}
+        return Tested({**scores, "intervals": bounds}, details)
+
+
+def measured(report: Report, measure: str) -> float:
+    """The score that ``--judge-by`` names."""
+    if measure.startswith(F1_OF):
+        return report.labels[measure.removeprefix(F1_OF)]["f1"]
+    found: float | None = getattr(report, measure)
+    if found is None:
+        raise UsageError(
+            f"--judge-by {measure} needs probabilities that add up to 1, and the loss of this model has each "
+            "label for itself; choose another score"
+        )
+    return found
 
 
 class WordVectors:
@@ -85,16 +126,19 @@ class WordVectors:
     labelled = False
 
     def ready(self, job: Job, examples: LabelledRows) -> LabelledRows:
-        if job.training.class_weights != "none":
-            raise UsageError("--class-weights is for classifiers")
+        for name in ("class_weights", "judge_by", "calibrate"):
+            if getattr(job.training, name) != TrainingSettings.model_fields[name].default:
+                raise UsageError(f"{option(name)} is for classifiers")
         if not examples.corpus.tokens:
             raise InputError("there is no word to learn from")
         return examples
 
-    def judged_by(self, examples: LabelledRows) -> str:
+    def judged_by(self, job: Job, examples: LabelledRows) -> str:
         return "log_likelihood"
 
-    def validation(self, learner: Learner, valid: LabelledRows, exchange: Exchange, threads: int) -> Validate:
+    def validation(
+        self, learner: Learner, valid: LabelledRows, exchange: Exchange, threads: int, judged_by: str
+    ) -> Validate:
         feed = learner.model().sampling.held_out(valid.corpus)
 
         def validate() -> dict[str, float]:
@@ -103,6 +147,9 @@ class WordVectors:
             return _likelihood(losses)
 
         return validate
+
+    def calibrated(self, job: Job, model: Any, held_out: LabelledRows) -> Calibrated | None:
+        return None
 
     def test(self, model: Any, test: LabelledRows, threads: int) -> Tested:
         feed = model.sampling.held_out(test.corpus)
@@ -124,10 +171,18 @@ def objective_of(model: str) -> Objective:
 
 
 def with_class_weights(examples: LabelledRows, settings: TrainingSettings) -> LabelledRows:
-    """Rows of rare classes count more, if that was asked for."""
+    """Rows of some classes count more, if that was asked for."""
     if settings.class_weights == "none":
         return examples
     labels = examples.labels
+    if settings.class_weights != "balanced":
+        given = weights_by_class(settings.class_weights)
+        for name in given:
+            if name not in labels.names:
+                raise UsageError(
+                    f"--class-weights: no row has the label '{name}'; {nearest(name, labels.names)}"
+                )
+        return weighted_by_class(examples, np.array([given.get(name, 1.0) for name in labels.names]))
     counts = np.bincount(labels.ids, minlength=len(labels.names)).astype(np.float64)
     return weighted_by_class(examples, counts.sum() / (np.count_nonzero(counts) * np.maximum(counts, 1)))
 
@@ -142,7 +197,7 @@ def weighted_by_class(examples: LabelledRows, of_class: npt.NDArray[np.float64])
     return replace(examples, weights=(examples.weights * of_row).astype(np.float32))
 
 
-def with_labels_of(previous: Classifier, examples: LabelledRows) -> LabelledRows:
+def with_labels_of(previous: Scorer, examples: LabelledRows) -> LabelledRows:
     """Labels that an earlier model knew keep their places; new ones follow."""
     known = set(previous.labels)
     new = [name for name in examples.labels.names if name not in known]

@@ -38,13 +38,9 @@ def open_splits(names: tuple[str, ...], job: Job, progress: Progress, rows: int 
     since rows stand in the order of their digests.
     """
     labelled = objective_of(job.model).labelled
-    chosen = job.reading.model_dump(exclude_unset=True)
-    for name in ("labels", "label_field"):
-        if not labelled and name in chosen:
-            raise UsageError(f"{option(name)} is for classifiers; {job.model} learns from any text")
-    if is_dataset(list(names)):
-        for name in chosen:
-            raise UsageError(f"{option(name)} is for raw files; {names[0]} is prepared already")
+    prepared = is_dataset(list(names))
+    check_reading(names, job, prepared)
+    if prepared:
         splits = _open_dataset(names[0], job.previous, labelled)
         return splits if rows is None else replace(splits, train=splits.train.first(rows))
     if rows is not None:
@@ -54,9 +50,18 @@ def open_splits(names: tuple[str, ...], job: Job, progress: Progress, rows: int 
     known: dict[str, Any] = {}
     if job.previous:
         known = {"text": job.previous.config.text, "labels": job.previous.config.label_scheme}
-    settings = PrepareSettings.create(**{**known, **chosen})
+    settings = PrepareSettings.create(**{**known, **job.reading.model_dump(exclude_unset=True)})
     raw = read_rows(list(names), settings, job.resources, progress, labelled=labelled)
     return Splits(raw.examples, None, None, settings.text, raw.scheme, None, names)
+
+
+def check_reading(names: tuple[str, ...], job: Job, prepared: bool) -> None:
+    """Refuse what was said about reading where nothing is read in that way."""
+    for name in job.reading.model_dump(exclude_unset=True):
+        if not objective_of(job.model).labelled and name in ("labels", "label_field"):
+            raise UsageError(f"{option(name)} is for classifiers; {job.model} learns from any text")
+        if prepared:
+            raise UsageError(f"{option(name)} is for raw files; {names[0]} is prepared already")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,15 @@ APART = ("best", "owed", "whole", "left")  # not among the facts of a state
 
 
 Validate = Callable[[], dict[str, float]]
+LESS_IS_BETTER = "log_loss"  # of all scores, the only one
+
+
+def worth(scores: dict[str, Any], judged_by: str) -> float:
+    """How good scores are, by one of them: more is better, whatever it is."""
+    value = scores.get(judged_by)
+    if value is None:
+        return float("-inf")
+    return float(-value if judged_by == LESS_IS_BETTER else value)
 
 
 @dataclass(frozen=True)
@@ -97,7 +106,7 @@ class State:
             {"epoch": self.epoch, "loss": self.loss.mean, "examples": self.loss.rows, **scores}
         )
         self.loss = NOTHING
-        judged = [epoch.get(plan.judged_by, float("-inf")) for epoch in self.history]
+        judged = [worth(epoch, plan.judged_by) for epoch in self.history]
         if scores and judged[-1] > max(judged[:-1], default=float("-inf")):
             self.best_epoch = self.epoch
             self.best = {name: array.copy() for name, array in arrays_of(learner).items()} if copy else {}

@@ -3,25 +3,33 @@
 import hashlib
 import json
 import time
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
 from manyhands.bundle.bundle import Bundle
 from manyhands.bundle.quantize import quantize
+from manyhands.bundle.word_vectors import embedding_of
 from manyhands.catalog import LEARNERS, load
-from manyhands.data.dataset import Dataset, is_dataset, open_dataset
-from manyhands.data.labelled_rows import rows_of_split
 from manyhands.errors import InputError, UsageError
+from manyhands.evaluation.evaluate import judge
+from manyhands.evaluation.similarity import evaluate_similarity
+from manyhands.evaluation.wordsets import SimilaritySet, find_sets
+from manyhands.models.model import QUANTIZE
 from manyhands.records import Progress, Resources, Silent
 from manyhands.run.record import config_of
-from manyhands.settings import Search
+from manyhands.settings import ChangesTask, ModelSettings, Search
 from manyhands.spread.single import Single
+from manyhands.text.labelled_rows import LabelledRows
+from manyhands.training.choose import Chosen, choose
 from manyhands.training.job import Job, Outcome, job_for
-from manyhands.training.objective import JUDGED_BY, Tested, check_weights, objective_of
-from manyhands.training.splits import Splits
+from manyhands.training.objective import Tested, measured, objective_of
+from manyhands.tuning.rows import TuningRows, open_rows
 from manyhands.tuning.study import Study, Trial
 
 HOPELESS = 10  # failures, and no success, after which to stop
+NEVER = 10_000  # epochs without a better one, after which training stops
+SPEARMAN = "spearman"
 
 
 def tunable() -> list[str]:
@@ -29,40 +37,78 @@ def tunable() -> list[str]:
     return [name for name in LEARNERS if load(LEARNERS, "model", name).Settings.marked(Search)]
 
 
+def ranges_of(settings: type[ModelSettings], *, by_word_sets: bool) -> dict[str, Search]:
+    """What is searched: settings that change what held-out text asks for, only where that is not asked."""
+    apart = {} if by_word_sets else settings.marked(ChangesTask)
+    return {name: found for name, found in settings.marked(Search).items() if name not in apart}
+
+
 class Tuning:
     """What is searched, and how one trial goes."""
 
     def __init__(
-        self, data: str, model: str, fixed: dict[str, Any], size_bytes: int | None, resources: Resources
+        self,
+        data: tuple[str, ...],
+        model: str,
+        fixed: dict[str, Any],
+        size_bytes: int | None,
+        sets: str | None,
+        resources: Resources,
+        progress: Progress,
     ) -> None:
         self.data, self.model, self.fixed, self.size_bytes = data, model, fixed, size_bytes
-        self._resources = resources
+        self._resources, self._objective = resources, objective_of(model)
         job = self._job({})  # a wrong setting is told before any work
-        self.fixed = {name: job.chosen()[name] for name in fixed}  # as numbers, where they came as text
-        settings = job.settings
-        ranges, defaults = settings.marked(Search), settings.model_dump()
+        known = {**job.chosen(), **job.reading.model_dump()}
+        self.fixed = {name: known[name] for name in fixed}  # as numbers, where they came as text
+        self._sets = self._word_sets(sets)
+        ranges, defaults = (
+            ranges_of(type(job.settings), by_word_sets=bool(self._sets)),
+            job.settings.model_dump(),
+        )
         if not ranges:
             raise UsageError(f"no setting of {model} can be tuned; choose --model {' or '.join(tunable())}")
+        if size_bytes is not None and QUANTIZE not in load(LEARNERS, "model", model).Model.can:
+            raise UsageError(f"{model} models cannot be quantised; leave out --size")
         self.ranges = {name: found for name, found in ranges.items() if name not in fixed}
-        self.defaults = {name: defaults[name] for name in self.ranges}
-        self.dataset = _dataset(data)
-        self._train, self._valid = (rows_of_split(self.dataset, split) for split in ("train", "valid"))
-        self._train.check_trainable()
-        check_weights(self._train)
-        self.measure = JUDGED_BY[self._train.labels.multi_label]
+        self.defaults = {name: type(found.low)(defaults[name]) for name, found in self.ranges.items()}
+        self.rows: TuningRows = open_rows(data, job, progress)
+        self._objective.ready(job, self.rows.train)
+        self._begin_with(choose(job, self.rows.train, progress))
+        self.measure = SPEARMAN if self._sets else self._objective.judged_by(job, self.rows.train)
+
+    def _begin_with(self, chosen: Chosen | None) -> None:
+        """Search from where training would begin by itself; what has no range stays as it was chosen."""
+        if chosen is None:
+            return
+        for name, value in chosen.settings.items():
+            (self.defaults if name in self.ranges else self.fixed)[name] = value
+        self.fixed["effort"] = 0
+
+    def _word_sets(self, folder: str | None) -> list[SimilaritySet]:
+        if folder is None:
+            return []
+        if self._objective.labelled:
+            raise UsageError("--sets is for word vectors")
+        found = find_sets(folder).similarity
+        if not found:
+            raise InputError(f"{folder} has no similarity set; give a folder of files with: word word score")
+        return found
 
     @property
-    def valid_rows(self) -> int:
-        return len(self._valid)
+    def judged_rows(self) -> int:
+        """How many rows, or pairs of words, decide about a score."""
+        return sum(len(some) for some in self._sets) or len(self.rows.valid)
 
     @property
     def fingerprint(self) -> str:
-        return f"{self._train.fingerprint}{self._valid.fingerprint}"
+        return self.rows.fingerprint
 
     @property
     def name(self) -> str:
         """Equal for searches whose scores can be compared."""
-        rest = json.dumps([self.fixed, version("manyhands")], sort_keys=True, default=str)
+        sets = [some.name for some in self._sets]
+        rest = json.dumps([self.fixed, version("manyhands"), self.measure, sets], sort_keys=True, default=str)
         digest = hashlib.sha256(rest.encode()).hexdigest()[:16]
         return f"{self.fingerprint}-{self.model}-{self.size_bytes or 'full'}-{digest}"
 
@@ -89,8 +135,7 @@ class Tuning:
         began = time.monotonic()
         score, error = None, ""
         try:
-            job = self._job(settings)
-            score = self._score(job, Single().run(job, self._train, self._valid, progress))
+            score = self._score(self._job(settings), progress)
         except (UsageError, InputError) as failure:  # too large for memory, or a rate that is too high
             error = str(failure)
         return Trial(settings, score, round(time.monotonic() - began, 3), error)
@@ -98,19 +143,40 @@ class Tuning:
     def _job(self, settings: dict[str, Any]) -> Job:
         return job_for(self.model, {**self.fixed, **settings}, self._resources)
 
-    def _score(self, job: Job, outcome: Outcome) -> float:
-        if self.size_bytes is None:
-            return float(outcome.state.history[outcome.state.best_epoch - 1][self.measure])
-        manifest = self.dataset.manifest
-        splits = Splits(self._train, self._valid, None, manifest.settings.text, manifest.labels.scheme, None)
-        small = quantize(Bundle(config_of(job, splits, outcome), outcome.model), self.size_bytes)
-        return float(self.judged(small, "valid").scores[self.measure])
+    def _score(self, job: Job, progress: Progress) -> float:
+        outcome = self._trained(job, progress)
+        if self.size_bytes is None and not self._sets:
+            epoch = outcome.state.best_epoch - 1 if self.rows.dataset else -1
+            return float(outcome.state.history[epoch][self.measure])
+        bundle = Bundle(config_of(job, self.rows.splits, outcome), outcome.model)
+        if self._sets:
+            return self._by_word_sets(bundle)
+        small = quantize(bundle, self.size_bytes or 0)
+        report = judge(small.classifier, self.rows.valid, threads=self._resources.threads)
+        return measured(report, self.measure)
 
-    def judged(self, bundle: Bundle, split: str) -> Tested:
+    def _trained(self, job: Job, progress: Progress) -> Outcome:
+        """A trial. On raw files, as a training of all their rows goes: none of them says when to stop."""
+        train, valid = self.rows.train, self.rows.valid
+        if self.rows.dataset:
+            return Single().run(job, train, valid, progress)
+        if self.size_bytes is not None:  # it is judged when it has been made small
+            return Single().run(job, train, None, progress)
+        on = job.training.model_copy(update={"early_stopping": NEVER})
+        return Single().run(replace(job, training=on), train, valid, progress)
+
+    def _by_word_sets(self, bundle: Bundle) -> float:
+        """The mean over all sets of the correlation with what people say, of words without a vector too."""
+        embedding = embedding_of(bundle)
+        found = [evaluate_similarity(embedding, some).spearman_all or 0.0 for some in self._sets]
+        return sum(found) / len(found)
+
+    def judged(self, bundle: Bundle, rows: LabelledRows | None) -> Tested:
         """The scores of a finished model, as a record tells them; {} without rows to judge by."""
-        rows = self._valid if split == "valid" else rows_of_split(self.dataset, split)
-        test, threads = objective_of(self.model).test, self._resources.threads
-        return test(bundle.classifier, rows, threads) if len(rows) else Tested({}, {})
+        if rows is None or not len(rows):
+            return Tested({}, {})
+        model = bundle.classifier if self._objective.labelled else bundle.model
+        return self._objective.test(model, rows, self._resources.threads)
 
 
 class _Inside(Silent):
@@ -122,12 +188,3 @@ class _Inside(Silent):
     def advance(self, done: int, note: str = "") -> None:
         best = self._study.best
         self._outside.advance(len(self._study.trials), f"best {best.score:.4f}" if best else "")
-
-
-def _dataset(data: str) -> Dataset:
-    if not is_dataset([data]):
-        raise InputError(f"{data} is not a prepared dataset; make one with: manyhands prepare {data} --out …")
-    dataset = open_dataset(data)
-    if not len(dataset["valid"]):
-        raise InputError(f"{data} has no validation rows to tune by; prepare it with --valid 0.1")
-    return dataset

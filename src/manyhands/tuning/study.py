@@ -12,6 +12,7 @@ import numpy as np
 
 from manyhands.errors import InputError, UsageError, missing_extra
 from manyhands.settings import Search
+from manyhands.training.state import LESS_IS_BETTER, worth
 
 JOURNAL = "journal.log"
 DRAWS = 50  # before a search is over because it meets nothing but what was tried
@@ -33,9 +34,10 @@ class Study:
     A failure is only remembered as long as this run lasts: with more memory it may be none.
     """
 
-    def __init__(self, journal: Any, ranges: dict[str, Search], seed: int) -> None:
+    def __init__(self, journal: Any, ranges: dict[str, Search], seed: int, measure: str = "accuracy") -> None:
         self._journal = journal
         self._seed = seed
+        self._measure = measure
         self._distributions = {name: _distribution(found) for name, found in ranges.items()}
         self.trials = [
             Trial(trial.params, trial.value, trial.user_attrs["seconds"])
@@ -47,7 +49,7 @@ class Study:
     def best(self) -> Trial | None:
         """The earliest of the best."""
         scored = [trial for trial in self.trials if trial.score is not None]
-        return max(scored, key=lambda trial: trial.score or 0.0) if scored else None
+        return max(scored, key=lambda trial: worth({self._measure: trial.score}, self._measure), default=None)
 
     def suggest(self) -> dict[str, Any] | None:
         """Settings to try next, None if nothing new can be found."""
@@ -65,7 +67,7 @@ class Study:
         optuna = _optuna()
         (seed,) = np.random.SeedSequence([self._seed, len(self.trials), draw]).generate_state(1)
         sampler = optuna.samplers.TPESampler(seed=int(seed))
-        beside = optuna.create_study(direction="maximize", sampler=sampler)
+        beside = optuna.create_study(direction=_direction(self._measure), sampler=sampler)
         beside.add_trials([self._finished(trial) for trial in self.trials])
         found = beside.ask(self._distributions).params
         # Three digits are easier to copy, and no score depends on the fourth.
@@ -98,7 +100,9 @@ def _distribution(found: Search) -> Any:
 
 
 @contextmanager
-def open_study(folder: Path, name: str, ranges: dict[str, Search], seed: int) -> Iterator[Study]:
+def open_study(
+    folder: Path, name: str, ranges: dict[str, Search], seed: int, measure: str = "accuracy"
+) -> Iterator[Study]:
     """The study of this name in the journal of ``folder``, for this process alone."""
     optuna = _optuna()
     folder.mkdir(parents=True, exist_ok=True)
@@ -106,24 +110,28 @@ def open_study(folder: Path, name: str, ranges: dict[str, Search], seed: int) ->
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
         with _locked(folder):
-            yield Study(_journal(folder / JOURNAL, name), ranges, seed)
+            yield Study(_journal(folder / JOURNAL, name, measure), ranges, seed, measure)
     finally:
         optuna.logging.set_verbosity(verbosity)
 
 
-def _journal(path: Path, name: str) -> Any:
+def _journal(path: Path, name: str, measure: str) -> Any:
     optuna = _optuna()
     Path(f"{path}.lock").unlink(missing_ok=True)  # the folder is ours: its run was killed
     _cut_torn_line(path)
     try:
         storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(path)))
         return optuna.create_study(
-            storage=storage, study_name=name, direction="maximize", load_if_exists=True
+            storage=storage, study_name=name, direction=_direction(measure), load_if_exists=True
         )
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path} is damaged ({str(error).splitlines()[0]}); remove it and tune again"
         ) from None
+
+
+def _direction(measure: str) -> str:
+    return "minimize" if measure == LESS_IS_BETTER else "maximize"
 
 
 def _cut_torn_line(path: Path) -> None:

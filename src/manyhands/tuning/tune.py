@@ -1,4 +1,4 @@
-"""``tune``: search the settings of a model for those that do best on the validation rows.
+"""``tune``: search the settings of a model for those that do best on rows it is not trained on.
 
 The first trial is the model's own defaults, so a search never ends with less. Test rows take no
 part: they are only looked at when the final model is written, as by ``train``.
@@ -7,7 +7,7 @@ part: they are only looked at when the final model is written, as by ``train``.
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from manyhands.storage.files import StrPath, cache_folder, cannot_write
 from manyhands.tuning.search import Tuning
 from manyhands.tuning.study import Study, Trial, open_study
 
+SHARES = ("accuracy", "f1")  # what scores are called that are shares of rows, or nearly
 TRAINED = ".trained"  # inside the destination, which leaves behind what begins with a dot
 
 
@@ -41,14 +42,19 @@ class Tuned:
     score: float
     default_score: float | None
     trials: list[Trial]
-    valid_rows: int
+    valid_rows: int  # or pairs of words, where sets of these were judged by
     seconds: float
     size_bytes: int | None = None
     bundle: Bundle | None = None
 
     @property
-    def chance(self) -> float:
-        """Scores that differ by less may do so by chance: two standard errors of a share of so many rows."""
+    def chance(self) -> float | None:
+        """Scores that differ by less may do so by chance: two standard errors of a share of so many rows.
+
+        None where the score is no share.
+        """
+        if not self.measure.partition(":")[0].endswith(SHARES):
+            return None
         return 2 * math.sqrt(self.score * (1 - self.score) / self.valid_rows)
 
     def facts(self) -> dict[str, Any]:
@@ -60,7 +66,7 @@ class Tuned:
             "score": self.score,
             "default_score": self.default_score,
             "valid_rows": self.valid_rows,
-            "chance": round(self.chance, 4),
+            "chance": None if self.chance is None else round(self.chance, 4),
             "size_bytes": self.size_bytes,
             "seconds": round(self.seconds, 3),
             "trials": [asdict(trial) for trial in self.trials],
@@ -69,11 +75,12 @@ class Tuned:
 
 
 def tune(
-    data: StrPath,
+    data: StrPath | Sequence[StrPath],
     *,
     minutes: float = 5.0,
     model: str = "ngrams",
     size: str | int | None = None,
+    sets: StrPath | None = None,
     out: StrPath | None = None,
     trials: int | None = None,
     seed: int = 0,
@@ -86,15 +93,27 @@ def tune(
     """Try settings for so many minutes, or until there are so many trials; write the best model to ``out``.
 
     Settings in ``fixed`` are not searched. With ``size``, models are judged as they are when they
-    are quantised to that many bytes. The same search started again goes on from its finished trials.
+    are quantised to that many bytes. Word vectors are judged by how likely they find the validation rows, or
+    by the similarity sets in the folder ``sets``. Of raw files, a tenth of the rows is held out to judge by,
+    and the best settings are trained on all of them. The same search started again goes on from its finished
+    trials.
     """
     began = time.monotonic()
     _check(minutes, trials)
     size_bytes = None if size is None else parse_size(size)
     fixed = {**fixed, **({"seed": seed} if seed else {})}
-    search = Tuning(os.fspath(data), model, fixed, size_bytes, resources_for(memory, threads))
     place = os.fspath(out) if out is not None else None
     watcher = progress or Silent()
+    names = [data] if isinstance(data, str | os.PathLike) else data
+    search = Tuning(
+        tuple(os.fspath(name) for name in names),
+        model,
+        fixed,
+        size_bytes,
+        None if sets is None else os.fspath(sets),
+        resources_for(memory, threads),
+        watcher,
+    )
     with destination(place, overwrite, BUNDLE) if place else nullcontext() as folder:
         with _study(search, place, seed) as study:
             search.run(study, began + minutes * 60, trials, watcher)
@@ -126,7 +145,7 @@ def _outcome(search: Tuning, study: Study, seconds: float) -> Tuned:
         score=best.score,
         default_score=default[0] if default else None,
         trials=study.trials,
-        valid_rows=search.valid_rows,
+        valid_rows=search.judged_rows,
         seconds=seconds,
         size_bytes=search.size_bytes,
     )
@@ -136,7 +155,7 @@ def _outcome(search: Tuning, study: Study, seconds: float) -> Tuned:
 def _study(search: Tuning, out: str | None, seed: int) -> Iterator[Study]:
     folder = _folder(search, out)
     try:
-        with open_study(folder, search.name, search.ranges, seed) as study:
+        with open_study(folder, search.name, search.ranges, seed, search.measure) as study:
             yield study
     except OSError as error:
         raise cannot_write(str(folder), error) from None
@@ -162,7 +181,7 @@ def _write(
 ) -> Bundle:
     """Train with the best settings, and put the outcome into ``folder``."""
     trained = train(  # by one process, so what comes of it is here
-        search.data,
+        list(search.data),
         folder / TRAINED,
         model=search.model,
         memory=memory,
@@ -173,17 +192,18 @@ def _write(
     bundle, record = cast(Trained, trained).bundle, cast(Trained, trained).record
     record["tuned"] = {"trials": len(tuned.trials), "measure": tuned.measure, "score": tuned.score}
     if tuned.size_bytes is None:
-        vocabulary = bundle.vocabulary
+        vocabulary = bundle.vocabulary if bundle.has_vocabulary else None
         save_bundle(folder, bundle, vocabulary, model_card(bundle.config, record), record)
         return bundle
     bundle = quantize(bundle, tuned.size_bytes)
     record["tuned"]["size_bytes"] = tuned.size_bytes
-    record["scores"].pop("best_epoch", None)  # what follows is of the model that is written, not of an epoch
-    for split in ("valid", "test"):
-        scores, details = search.judged(bundle, split)
-        if scores:
-            record["scores"][split] = scores if split == "test" else [scores]
-        if split == "test" and details:
-            record["evaluation"] = details
+    if search.rows.dataset is not None:  # of raw files, the rows held out were trained on in the end
+        record["scores"].pop(
+            "best_epoch", None
+        )  # what follows is of the model that is written, not of an epoch
+        record["scores"]["valid"] = [search.judged(bundle, search.rows.valid).scores]
+    scores, details = search.judged(bundle, search.rows.test(labelled=True))
+    if scores:
+        record["scores"]["test"], record["evaluation"] = scores, details
     save_bundle(folder, bundle, None, model_card(bundle.config, record), record)
     return bundle

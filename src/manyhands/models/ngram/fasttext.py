@@ -4,7 +4,7 @@ It learns vectors of words and sentences on the way, and copes with many labels,
 costs one vector and not a weight for every n-gram.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from manyhands.errors import InputError
 from manyhands.formats.onnx import OnnxGraph
-from manyhands.kernels.compile import Flags, read_only
+from manyhands.kernels.compile import Flags, Ints, read_only
 from manyhands.kernels.simd import LINE, Floats
 from manyhands.machine import refuse_if_too_large
 from manyhands.models.learner import Crew, Loss, StateArray
 from manyhands.models.losses import LOSSES, choose
-from manyhands.models.model import CLASSIFY, EMBED, EXPLAIN, ONNX, QUANTIZE, Arrays, Scores
+from manyhands.models.model import CLASSIFY, EMBED, EXPLAIN, FEATURES, ONNX, QUANTIZE, Arrays, Scores
 from manyhands.models.ngram import fasttext_kernels as kernels
 from manyhands.models.ngram.features import (
     ROWS_AT_ONCE,
@@ -36,16 +36,30 @@ from manyhands.models.ngram.features import (
     open_space,
     score_rows,
     text_arguments,
+    with_words,
 )
 from manyhands.models.ngram.feed import Block, FeatureFeed
 from manyhands.models.ngram.model import NgramModel
 from manyhands.models.ngram.quantize import Packed, unpack
+from manyhands.models.pretrained import Pretrained, check_filled, fill_from, read_pretrained
 from manyhands.parallel import map_unordered
 from manyhands.records import Progress, Resources
-from manyhands.settings import Buckets, Dim, Epochs, LearningRate, LossField, Negatives, Search, Shapes
+from manyhands.settings import (
+    Buckets,
+    Dim,
+    Epochs,
+    LearningRate,
+    LossField,
+    Negatives,
+    PretrainedVectors,
+    ReadByAll,
+    Search,
+    Shapes,
+)
 from manyhands.text.corpus import Corpus
 from manyhands.text.embedding import Embedding
 from manyhands.text.labelled_rows import LabelledRows
+from manyhands.text.ngrams import word_slots
 from manyhands.text.ragged import Ragged, from_arrow, from_strings
 from manyhands.text.vocabulary import Vocabulary
 
@@ -61,12 +75,13 @@ class FastTextSettings(NgramSettings):
     buckets: Buckets = 1 << 21
     loss: Annotated[Literal["auto", "softmax", "one-vs-all", "negative"], LossField, Shapes()] = "auto"
     negatives: Negatives = 5
+    pretrained_vectors: Annotated[PretrainedVectors, ReadByAll()] = None
 
 
 class FastTextModel(NgramModel):
     """``vectors`` has a row for each feature, ``outputs`` one for each label; columns past ``dim`` are 0."""
 
-    can: ClassVar[frozenset[str]] = frozenset({CLASSIFY, EMBED, EXPLAIN, QUANTIZE, ONNX})
+    can: ClassVar[frozenset[str]] = frozenset({CLASSIFY, EMBED, EXPLAIN, FEATURES, QUANTIZE, ONNX})
     distinct, table_name, scaled = False, "vectors", 0
 
     def __init__(
@@ -145,6 +160,17 @@ class FastTextModel(NgramModel):
     def bias_of(self, label: int) -> float:
         return 0.0
 
+    def feature_weights(self, label: int) -> npt.NDArray[np.float32]:
+        return np.asarray(self.vectors[:, : self.dim] @ self.outputs[label, : self.dim], np.float32)
+
+    def linear(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        coefficients = self.outputs[:, : self.dim] @ self.vectors[:, : self.dim].T
+        return coefficients, np.zeros(len(self.labels), np.float32)
+
+    def _values(self, features: Features) -> npt.NDArray[np.float32]:
+        counts = np.diff(features.offsets)
+        return np.repeat(1 / np.maximum(counts, 1), counts).astype(np.float32)
+
     def add_to(self, graph: OnnxGraph) -> None:
         """The mean of the vectors of the features, and its product with the vector of each label."""
         ids = graph.feature_ids(len(self.vectors), numbers=(len(self.vectors) + len(self.labels)) * self.dim)
@@ -174,6 +200,12 @@ class FastTextModel(NgramModel):
         return cls(
             labels, loss, space, np.ascontiguousarray(vectors), np.ascontiguousarray(outputs), dim, packed
         )
+
+
+def _pretrained(settings: FastTextSettings, dim: int) -> list[Pretrained]:
+    """The words and vectors to begin with. Words that no row has may stand in texts to be told apart."""
+    path = settings.pretrained_vectors
+    return list(read_pretrained(path, dim)) if path else []
 
 
 def _one_a_row(words: Ragged) -> Corpus:
@@ -215,6 +247,21 @@ class FastText:
         for _ in map_unordered(lambda part: kernels.first_vectors(*part), work, threads):
             pass
 
+    def _begin_with(self, given: list[Pretrained], corpus: Corpus) -> None:
+        """Words of the file begin there, and n-grams stay small."""
+        if not given:
+            return
+
+        def placed(own: bool) -> Iterator[tuple[Ints, Floats]]:
+            for some in given:
+                rows = self._space.numbers_of(word_slots(some.hashes, self._space.hashing))
+                yield np.where(np.isin(some.hashes, corpus.hashes) == own, rows, -1), some.vectors
+
+        fill_from(
+            placed(own=False), self._vectors
+        )  # a slot that several words share is left to one in the rows
+        check_filled(fill_from(placed(own=True), self._vectors), self._settings.pretrained_vectors)
+
     @classmethod
     def begin(
         cls,
@@ -227,15 +274,24 @@ class FastText:
     ) -> Self:
         names = examples.labels.names
         loss = previous.loss if previous else choose(settings.loss, len(names), examples.labels.multi_label)
-        hashing = previous.space.hashing if previous else hashing_for(settings, examples.corpus, resources)
+        dim = previous.dim if previous else settings.dim
+        given = _pretrained(settings, dim)
+        words = sum(len(some.hashes) for some in given)
+        hashing = (
+            previous.space.hashing
+            if previous
+            else hashing_for(settings, examples.corpus, resources, more_words=words)
+        )
         progress.stage("counting", None, "rows")
         space = find_features(examples.corpus, hashing, settings.min_count, resources.threads, crew)
-        dim = previous.dim if previous else settings.dim
+        if given:
+            space = with_words(space, np.concatenate([some.hashes for some in given]))
         if previous:
             space = extend(previous.space, space)
         refuse_if_too_large((len(space) + len(names)) * (dim + LINE) * 4, resources)
         learner = cls(settings, names, loss, space, dim, crew)
         learner._begin_at_random(resources.threads, crew)
+        learner._begin_with(given, examples.corpus)
         counts = np.bincount(examples.labels.ids, minlength=len(names)).astype(np.float64)
         learner._draw = np.cumsum(counts**NEGATIVE_POWER) / (counts**NEGATIVE_POWER).sum()
         if previous:

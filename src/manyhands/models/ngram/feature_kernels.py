@@ -7,10 +7,13 @@ import numpy.typing as npt
 
 from manyhands.kernels.compile import AHEAD, Bytes, Hashes, Ints, kernel, prefetch
 from manyhands.kernels.simd import LINE, Floats, add_part
+from manyhands.text.corpus import NO_WORD
+from manyhands.text.ngram_names import LETTERS, Lengths, Runs
 from manyhands.text.ngrams import Slots, row_slots, text_slots
 
 Numbers = npt.NDArray[np.uint32]
 Counts = npt.NDArray[np.uint16]
+Votes = npt.NDArray[np.int32]
 
 MOST_COUNTED = np.uint16(65_535)
 
@@ -257,3 +260,83 @@ def look_up(slots: Slots, index: Hashes, numbers: Numbers, out: Ints) -> None:
         out[k] = -1
         if (entry >> bit) & ONE:
             out[k] = numbers[(entry >> HALF) + ones(entry & ((ONE << bit) - ONE))]
+
+
+@kernel
+def name(
+    tokens: npt.NDArray[np.integer],
+    offsets: Ints,
+    hashes: Hashes,
+    letters: Slots,
+    letter_offsets: Ints,
+    ngrams: int,
+    ngram_mask: np.uint64,
+    word_base: np.uint64,
+    word_mask: np.uint64,
+    index: Hashes,
+    numbers: Numbers,
+    scratch: Slots,
+    features: Ints,
+    runs: Runs,
+    lengths: Lengths,
+    votes: Votes,
+) -> None:
+    """Name every feature by the n-gram that is met most: of those that share it, all others are voted down.
+
+    ``row_slots`` writes slots in the order in which the n-grams are walked through here.
+    """
+    for row in range(len(offsets) - 1):
+        start, end = offsets[row], offsets[row + 1]
+        n = row_slots(
+            tokens,
+            start,
+            end,
+            hashes,
+            letters,
+            letter_offsets,
+            ngrams,
+            ngram_mask,
+            word_base,
+            word_mask,
+            scratch,
+        )
+        look_up(scratch[:n], index, numbers, features)
+        at = 0
+        for i in range(start, end):
+            if hashes[tokens[i]] == NO_WORD:
+                continue
+            for length in range(1, min(end - i, ngrams) + 1):
+                if hashes[tokens[i + length - 1]] == NO_WORD:
+                    break
+                if features[at] >= 0:
+                    _vote(features[at], tokens[i : i + length], np.uint8(length), runs, lengths, votes)
+                at += 1
+            if len(letter_offsets):
+                count = letter_offsets[tokens[i] + 1] - letter_offsets[tokens[i]]
+                for k in range(count):
+                    if features[at] >= 0 and lengths[features[at]] == 0:
+                        lengths[features[at]] = LETTERS
+                        runs[features[at], 0], runs[features[at], 1] = tokens[i], k
+                    at += 1
+
+
+@kernel
+def _vote(
+    feature: int,
+    words: npt.NDArray[np.integer],
+    length: np.uint8,
+    runs: Runs,
+    lengths: Lengths,
+    votes: Votes,
+) -> None:
+    same = lengths[feature] == length
+    for k in range(len(words)):
+        same = same and runs[feature, k] == words[k]
+    if same:
+        votes[feature] += 1
+    elif votes[feature] > 0:
+        votes[feature] -= 1
+    else:
+        lengths[feature], votes[feature] = length, 1
+        for k in range(len(words)):
+            runs[feature, k] = words[k]

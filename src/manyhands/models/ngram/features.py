@@ -26,7 +26,8 @@ from manyhands.parallel import map_unordered
 from manyhands.records import Resources
 from manyhands.settings import Buckets, CharNgramSettings, Common, MinCount, ModelSettings, Shapes
 from manyhands.text.corpus import Corpus, corpus_of, corpus_once
-from manyhands.text.ngrams import Letters, NgramHashing, Slots, row_slots
+from manyhands.text.ngram_names import NgramNames
+from manyhands.text.ngrams import Letters, NgramHashing, Slots, row_slots, word_slots
 from manyhands.text.ragged import Ragged
 
 ROWS_AT_ONCE = 2048
@@ -106,6 +107,20 @@ class FeatureSpace:
         out = np.empty(len(self.numbers), np.uint32)
         out[self.numbers] = np.flatnonzero(set_bits)
         return out
+
+
+def name_features(space: FeatureSpace, corpus: Corpus) -> NgramNames:
+    """Names for the features of which the corpus has n-grams; ``words`` are those of the corpus."""
+    letters, width = space.hashing.letters(corpus), max(space.hashing.ngrams, 2)
+    runs, lengths = np.zeros((len(space), width), np.uint32), np.zeros(len(space), np.uint8)
+    votes, arguments = np.zeros(len(space), np.int32), kernel_arguments(space.hashing, corpus, letters)
+    for start in range(0, len(corpus), ROWS_AT_ONCE):
+        tokens, offsets = corpus.take(np.arange(start, min(start + ROWS_AT_ONCE, len(corpus))))
+        room = room_for(space.hashing, tokens, offsets, letters).one_row
+        slots, features = np.empty(room, np.uint32), np.empty(room, np.int64)
+        work = slots, features, runs, lengths, votes
+        kernels.name(tokens, offsets, *arguments, space.index, space.numbers, *work)
+    return NgramNames(corpus.words, runs, lengths, space.hashing.chars)
 
 
 class Featuriser:
@@ -249,8 +264,10 @@ def _sum_counts(counts: Counts, min_count: int, crew: Crew) -> None:
         counts[start : start + SLOTS_AT_ONCE] = np.minimum(part, MOST_COUNTED)
 
 
-def hashing_for(settings: NgramSettings, corpus: Corpus, resources: Resources) -> NgramHashing:
-    """As many slots as were asked for, or as the corpus can fill, whichever is less."""
+def hashing_for(
+    settings: NgramSettings, corpus: Corpus, resources: Resources, more_words: int = 0
+) -> NgramHashing:
+    """As many slots as were asked for, or as the corpus and ``more_words`` fill, whichever is less."""
     if corpus.values is not None:
         raise UsageError("the model reads texts, and these rows are numbers; use --model lstm")
     _, once = np.unique(corpus.hashes, return_index=True)  # threads may have numbered a word twice
@@ -260,7 +277,7 @@ def hashing_for(settings: NgramSettings, corpus: Corpus, resources: Resources) -
     letters = settings.char_lengths
     hashing = NgramHashing(
         ngrams=settings.ngrams,
-        word_bits=_between((words * SLOTS_PER_WORD).bit_length(), MOST_WORD_BITS),
+        word_bits=_between(((words + more_words) * SLOTS_PER_WORD).bit_length(), MOST_WORD_BITS),
         ngram_bits=_between(filled, asked),
         chars=letters,
         char_bits=_between((letters_in_words * (letters[1] - letters[0] + 1)).bit_length(), asked),
@@ -311,6 +328,15 @@ def extend(old: FeatureSpace, new: FeatureSpace) -> FeatureSpace:
     numbers[known] = old.numbers
     numbers[~known] = len(old) + np.arange(len(known) - len(old), dtype=np.uint32)
     return FeatureSpace(old.hashing, read_only(bits), read_only(numbers))
+
+
+def with_words(space: FeatureSpace, hashes: Hashes) -> FeatureSpace:
+    """The features of a space, and single words that may not be among them."""
+    known = np.zeros(64 * len(space.bits), np.uint8)
+    known[word_slots(hashes, space.hashing)] = 1
+    bits = np.packbits(known, bitorder="little").view(np.uint64)
+    numbers = np.arange(int(np.count_nonzero(known)), dtype=np.uint32)
+    return extend(space, FeatureSpace(space.hashing, read_only(bits), read_only(numbers)))
 
 
 def score_rows(

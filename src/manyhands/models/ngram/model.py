@@ -7,10 +7,18 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands.errors import UsageError
-from manyhands.models.model import Arrays, Contribution, Contributions, Scores
-from manyhands.models.ngram.features import Features, FeatureSpace, Featuriser, score_rows
+from manyhands.models.model import (
+    QUANTISED_ALREADY,
+    Arrays,
+    Contribution,
+    Contributions,
+    FeatureRows,
+    Scores,
+)
+from manyhands.models.ngram.features import Features, FeatureSpace, Featuriser, name_features, score_rows
 from manyhands.models.ngram.quantize import PACKED, Packed, quantize
 from manyhands.text.corpus import NO_WORD, Corpus
+from manyhands.text.ngram_names import NgramNames
 from manyhands.text.ragged import Ragged
 
 MANY_TEXTS = 256
@@ -47,6 +55,16 @@ class NgramModel(ABC):
         """What the score of a label is before any feature is known."""
 
     @abstractmethod
+    def feature_weights(self, label: int) -> npt.NDArray[np.float32]: ...
+
+    @abstractmethod
+    def linear(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]: ...
+
+    @abstractmethod
+    def _values(self, features: Features) -> npt.NDArray[np.float32]:
+        """How much each feature of some rows counts in its row, before its weights."""
+
+    @abstractmethod
     def _arrays(self) -> Arrays:
         """As they are when nothing is packed."""
 
@@ -76,6 +94,13 @@ class NgramModel(ABC):
         features = featuriser.of(np.arange(len(normal)))
         return np.split(features.ids.astype(np.int64), features.offsets[1:-1])
 
+    def features(self, corpus: Corpus) -> FeatureRows:
+        found = Featuriser(self.space, corpus, distinct=self.distinct).of(np.arange(len(corpus)))
+        return FeatureRows(found.ids, found.offsets, self._values(found), len(self.space))
+
+    def names(self, corpus: Corpus) -> NgramNames:
+        return name_features(self.space, corpus)
+
     def facts(self) -> dict[str, Any]:
         facts = {"labels": self.labels, "loss": self.loss, "features": self.space.facts()}
         return {**facts, PACKED: self._packed.facts} if self._packed else facts
@@ -85,7 +110,7 @@ class NgramModel(ABC):
 
     def quantize(self, size: int, rest: int) -> Self:
         if self._packed:
-            raise UsageError("this bundle is quantised already; quantise the one that it was made from")
+            raise UsageError(QUANTISED_ALREADY)
         packed = quantize(self.arrays(), self.space, self.table_name, self.scaled, size, rest)
         return self.from_parts({**self.facts(), PACKED: packed.facts}, packed.arrays)
 

@@ -20,7 +20,7 @@ from manyhands.kernels.simd import LINE, aligned_zeros
 from manyhands.machine import refuse_if_too_large
 from manyhands.models.learner import Crew, Loss, StateArray
 from manyhands.models.losses import LOSSES
-from manyhands.models.model import CLASSIFY, EXPLAIN, ONNX, QUANTIZE, Arrays, Scores
+from manyhands.models.model import CLASSIFY, EXPLAIN, FEATURES, ONNX, QUANTIZE, Arrays, Scores
 from manyhands.models.ngram import ngrams_kernels as kernels
 from manyhands.models.ngram.features import (
     Features,
@@ -63,13 +63,13 @@ class NgramsSettings(NgramSettings):
             )
         ),
         Axis((Alternative({"char_ngrams": "3-5"}), Alternative({"char_ngrams": "2-6"}, effort=3))),
-        Axis((Alternative({"scaling": "naive-bayes-idf"}), Alternative({"scaling": "idf"}))),
+        Axis((Alternative({"weighting": "naive-bayes-idf"}), Alternative({"weighting": "idf"}))),
         Axis(
             (
                 Alternative({"learning_rate": 2.0}),
                 Alternative({"learning_rate": 8.0}),
-                Alternative({"loss": "softmax", "learning_rate": 3.0}),
-                Alternative({"loss": "softmax", "learning_rate": 8.0}),
+                Alternative({"loss": "softmax", "learning_rate": 3.0}, for_one_label=True),
+                Alternative({"loss": "softmax", "learning_rate": 8.0}, for_one_label=True),
             ),
             again=True,
         ),
@@ -85,10 +85,10 @@ class NgramsSettings(NgramSettings):
     ngrams: Annotated[WordNgrams, Search(1, 4)] = 3
     learning_rate: Annotated[LearningRate, Search(1.0, 30.0, log=True)] = 4.0
     min_count: Annotated[NgramMinCount, Search(1, 5)] = 2
-    epochs: Annotated[Epochs, Search(2, 8)] = 4
+    epochs: Annotated[Epochs, Search(2, 16)] = 4
     buckets: Buckets = 1 << 24
     loss: Annotated[Literal["auto", "squared-hinge", "softmax", "one-vs-all"], LossField, Shapes()] = "auto"
-    scaling: Annotated[
+    weighting: Annotated[
         Literal["naive-bayes", "naive-bayes-idf", "idf", "none"],
         Field(
             description="Scale n-grams by how much likelier they are in one class (naive Bayes), by how rare "
@@ -100,7 +100,7 @@ class NgramsSettings(NgramSettings):
 class NgramsModel(NgramModel):
     """``table`` has a row for each feature: its scale, then its weights; training adds columns behind."""
 
-    can: ClassVar[frozenset[str]] = frozenset({CLASSIFY, EXPLAIN, QUANTIZE, ONNX})
+    can: ClassVar[frozenset[str]] = frozenset({CLASSIFY, EXPLAIN, FEATURES, QUANTIZE, ONNX})
     distinct, table_name, scaled = True, "table", 1
 
     def __init__(
@@ -141,6 +141,20 @@ class NgramsModel(NgramModel):
             return float(self.bias[label])
         return float(self.bias[0]) / 2 * (1 if label else -1)
 
+    def feature_weights(self, label: int) -> npt.NDArray[np.float32]:
+        both = len(self.bias) == len(self.labels)
+        share = np.float32(1 if both else 0.5 if label else -0.5)
+        return np.asarray(self.table[:, 0] * self.table[:, 1 + label if both else 1] * share, np.float32)
+
+    def linear(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        return self.table[:, 1 : 1 + len(self.bias)].T, self.bias
+
+    def _values(self, features: Features) -> npt.NDArray[np.float32]:
+        scales, rows = self.table[features.ids, 0], len(features.offsets) - 1
+        row = np.repeat(np.arange(rows), np.diff(features.offsets))
+        squares = np.bincount(row, scales.astype(np.float64) ** 2, minlength=rows) + kernels.LEAST_LENGTH
+        return np.asarray(scales / np.sqrt(squares)[row], np.float32)
+
     def add_to(self, graph: OnnxGraph) -> None:
         """Gather the rows, scale them, bring the text to length 1, add the bias."""
         columns = len(self.bias)
@@ -158,9 +172,9 @@ class NgramsModel(NgramModel):
         if columns == len(self.labels):
             graph.probabilities(scores, self.loss)
             return
-        second = graph.node("Sigmoid", scores, to="second")  # one column for two classes
+        second = graph.node("Sigmoid", graph.calibrated(scores, columns), to="second")  # one column for two
         first = graph.node("Sub", graph.constant("one", np.ones(1, np.float32)), second, to="first")
-        graph.node("Concat", first, second, to="probabilities", axis=0)
+        graph.node("Concat", first, second, to=graph.outcome, axis=0)
 
     def _arrays(self) -> Arrays:
         return {"table": self.table[:, : 1 + len(self.bias)], "bias": self.bias}
@@ -185,6 +199,14 @@ def _loss_for(loss: str, multi_label: bool) -> str:
 
 def _columns(labels: int, loss: str) -> int:
     return 1 if labels == 2 and loss != "one-vs-all" else labels
+
+
+def rows_of_classes(examples: LabelledRows) -> npt.NDArray[np.float64]:
+    """How many rows each class has, by their weights; labels of a row share it if it has only one of them."""
+    labels = examples.labels
+    count = np.diff(labels.offsets)
+    each = examples.weights if labels.multi_label else examples.weights / np.maximum(count, 1)
+    return np.bincount(labels.ids, np.repeat(each, count), minlength=len(labels.names)).astype(np.float64)
 
 
 def table_width(columns: int) -> int:
@@ -233,7 +255,7 @@ class Ngrams:
         refuse_if_too_large(len(space) * 4 * 2 * width, resources)
         learner = cls(names, loss, space, crew)
         feed = learner._counted = learner.feed(examples, settings.seed, resources, progress, crew)
-        learner._scale(feed, examples, settings.scaling, resources.threads, crew)
+        learner._scale(feed, examples, settings.weighting, resources.threads, crew)
         if previous:
             learner._take_over(previous)
         return learner
@@ -249,7 +271,7 @@ class Ngrams:
         )
 
     def _scale(
-        self, feed: FeatureFeed, examples: LabelledRows, scaling: str, threads: int, crew: Crew
+        self, feed: FeatureFeed, examples: LabelledRows, weighting: str, threads: int, crew: Crew
     ) -> None:
         """Scale every feature by what it tells of the classes, or by how rare it is."""
         table, several = self._table, examples.labels.multi_label
@@ -261,13 +283,9 @@ class Ngrams:
             crew.sum(counts)
             crew.sum(features)
             table[first:last, 1:] = counts[first:last, 1:]
-        rows = np.bincount(
-            examples.labels.ids,
-            np.repeat(examples.weights, np.diff(examples.labels.offsets)),
-            minlength=len(self._labels),
-        ).astype(np.float64)
+        rows = rows_of_classes(examples)
         total = float(examples.weights.sum(dtype=np.float64))
-        by = scaling.startswith("naive-bayes"), scaling.endswith("idf")
+        by = weighting.startswith("naive-bayes"), weighting.endswith("idf")
         bounds = np.linspace(first, last, threads + 1).astype(np.int64).tolist()
         parts = [
             (table, rows, total, several, SMOOTHING, LEAST_SCALE, *by, begin, end)

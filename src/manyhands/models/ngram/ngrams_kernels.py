@@ -42,7 +42,8 @@ def count_classes(
 ) -> None:
     """Count the rows of each class that have a feature, for one share of the features.
 
-    Where rows have ``several`` labels, the last column counts the rows themselves.
+    Where rows have ``several`` labels, the last column counts the rows themselves. Otherwise the labels of a
+    row share it.
 
     Every thread goes through all features and leaves those of the others alone by adding nothing to
     a row of its own instead: which features are whose, no processor could foresee. ``shares`` is a
@@ -57,13 +58,15 @@ def count_classes(
             if label_offsets[row] < label_offsets[row + 1]
             else np.uint64(0)
         )
+        count = label_offsets[row + 1] - label_offsets[row]
+        part = np.float32(1) if several else np.float32(1) / np.float32(max(count, 1))
         for i in range(np.uint64(offsets[row]), np.uint64(offsets[row + 1])):
             ahead = np.uint64(ids[min(i + AHEAD, last)])
             prefetch(table, (ahead if ahead >> LINE_BITS & mask == mine else own) * width + ONE + first)
             feature = np.uint64(ids[i])
             is_mine = feature >> LINE_BITS & mask == mine
             feature = feature if is_mine else own
-            weight = weights[row] if is_mine else np.float32(0)
+            weight = weights[row] * part if is_mine else np.float32(0)
             for k in range(label_offsets[row], label_offsets[row + 1]):
                 table[feature, ONE + np.uint64(labels[k])] += weight
             if several:

@@ -145,7 +145,7 @@ class StreamNgrams(_StreamClassifier):
     Model: ClassVar[type[NgramsModel]] = NgramsModel
     Pieces: ClassVar[type[NgramsPieces]] = NgramsPieces
     learns: ClassVar[Literal["labels", "words"]] = "labels"
-    without: ClassVar[frozenset[str]] = frozenset({"epochs", "scaling"})
+    without: ClassVar[frozenset[str]] = frozenset({"epochs", "weighting"})
     distinct: ClassVar[bool] = NgramsModel.distinct
 
     def __init__(
@@ -289,7 +289,7 @@ class StreamFastText(_StreamClassifier):
     Model: ClassVar[type[FastTextModel]] = FastTextModel
     Pieces: ClassVar[type[FastTextPieces]] = FastTextPieces
     learns: ClassVar[Literal["labels", "words"]] = "labels"
-    without: ClassVar[frozenset[str]] = frozenset({"epochs"})
+    without: ClassVar[frozenset[str]] = frozenset({"epochs", "pretrained_vectors"})
     distinct: ClassVar[bool] = FastTextModel.distinct
     lower: ClassVar[str] = "--buckets or --dim"
 

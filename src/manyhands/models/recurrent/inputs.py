@@ -4,15 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyhands.errors import InputError, UsageError
-from manyhands.formats.vectors import read_vector_blocks
+from manyhands.errors import InputError
 from manyhands.kernels.compile import read_only
 from manyhands.kernels.simd import Floats
 from manyhands.models.model import Arrays
 from manyhands.models.recurrent.network import Network
 from manyhands.models.recurrent.sequences import Lexicon, Sequences
-from manyhands.text.corpus import Corpus, corpus_of
-from manyhands.text.utf8 import valid_utf8
+from manyhands.text.corpus import Corpus
 
 
 @dataclass(frozen=True)
@@ -80,22 +78,3 @@ def open_inputs(arrays: Arrays, width: int) -> Inputs:
     if not right or not (spread > 0).all():
         raise InputError("the bundle is damaged: the means or deviations of its columns are malformed")
     return Numbers(read_only(mean), read_only(spread))
-
-
-def fill_from(path: str, lexicon: Lexicon, table: Floats) -> int:
-    """Put the vectors of known words into their rows; returns how many. Words that it lacks keep theirs."""
-    filled, dim = 0, table.shape[1]
-    for block in read_vector_blocks(path):
-        found = block.vectors.shape[1]
-        if found != dim:
-            raise UsageError(f"{path} {block.where(0)} has {found} numbers; --dim is {dim}: make them equal")
-        sound = np.flatnonzero(valid_utf8(block.words))
-        corpus = corpus_of(block.words.take(sound))
-        tokens, offsets = corpus.take(np.arange(len(sound)))
-        single = np.flatnonzero(np.diff(offsets) == 1)
-        places = lexicon.numbers(corpus)[tokens[offsets[single]]]
-        table[places[places >= 0]] = block.vectors[sound[single[places >= 0]]]
-        filled += int(np.count_nonzero(places >= 0))
-    if not filled:
-        raise InputError(f"{path} has a vector for none of the words to learn")
-    return filled

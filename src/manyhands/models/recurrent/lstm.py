@@ -1,5 +1,6 @@
 """``lstm``: a text word by word, or a row of numbers, through recurrent layers; then a linear one."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, Literal, Self
 
@@ -7,17 +8,34 @@ import numpy as np
 
 from manyhands.catalog import OPTIMIZERS, load
 from manyhands.errors import InputError, UsageError
+from manyhands.formats.onnx import OnnxGraph
 from manyhands.kernels.compile import Ints
 from manyhands.machine import refuse_if_too_large
 from manyhands.models.learner import Crew, Loss, StateArray
 from manyhands.models.losses import LOSSES, choose
-from manyhands.models.model import CLASSIFY, Arrays, Scores
-from manyhands.models.recurrent.backprop import Work, gradients, scores_of
+from manyhands.models.model import (
+    CLASSIFY,
+    DOCUMENTS,
+    EXPLAIN,
+    ONNX,
+    QUANTISED_ALREADY,
+    QUANTIZE,
+    Arrays,
+    Contribution,
+    Contributions,
+    Scores,
+)
+from manyhands.models.pretrained import check_filled, fill_from, read_pretrained
+from manyhands.models.recurrent.attribution import add_up, integrated_gradients
+from manyhands.models.recurrent.backprop import Work, forwards, gradients, scores_of
+from manyhands.models.recurrent.export import add_network
 from manyhands.models.recurrent.gradient import Gradient
-from manyhands.models.recurrent.inputs import Inputs, Numbers, Words, fill_from, open_inputs
+from manyhands.models.recurrent.inputs import Inputs, Numbers, Words, open_inputs
 from manyhands.models.recurrent.network import Network, Shape
 from manyhands.models.recurrent.optimizers import Optimizer, state_of
 from manyhands.models.recurrent.pooling import POOLS
+from manyhands.models.recurrent.quantize import PACKED, Packed, quantize, unpack
+from manyhands.models.recurrent.sequences import Packed as PackedTexts
 from manyhands.models.recurrent.sequences import SequenceFeed, Slices, find_words
 from manyhands.models.recurrent.settings import LstmSettings, part_of
 from manyhands.parallel import map_ordered, one_thread_each
@@ -32,13 +50,20 @@ ROWS_AT_ONCE = 256
 class LstmModel:
     """``network`` holds the numbers, ``inputs`` says what it reads, at most ``length`` steps of it."""
 
-    can: ClassVar[frozenset[str]] = frozenset({CLASSIFY})
+    can: ClassVar[frozenset[str]] = frozenset({CLASSIFY, DOCUMENTS, EXPLAIN, QUANTIZE, ONNX})
 
     def __init__(
-        self, labels: list[str], loss: str, pool: str, length: int, inputs: Inputs, network: Network
+        self,
+        labels: list[str],
+        loss: str,
+        pool: str,
+        length: int,
+        inputs: Inputs,
+        network: Network,
+        packed: Packed | None = None,
     ) -> None:
         self.labels, self.loss, self.pool, self.length = labels, loss, pool, length
-        self.inputs, self.network = inputs, network
+        self.inputs, self.network, self._packed = inputs, network, packed
 
     @property
     def multi_label(self) -> bool:
@@ -55,7 +80,18 @@ class LstmModel:
         return self.scores(self.read(normal))
 
     def scores(self, corpus: Corpus, threads: int = 1) -> Scores:
-        out = np.empty((len(corpus), len(self.labels)), np.float32)
+        return self._each(corpus, scores_of, len(self.labels), threads)
+
+    def document_vectors(self, corpus: Corpus) -> Scores:
+        """The pooled states, of which the linear layer makes the scores."""
+        width = self.network.rest["output"].shape[1]
+        return self._each(corpus, lambda work, packed: forwards(work, packed).pooled, width, 1)
+
+    def _each(
+        self, corpus: Corpus, make: Callable[[Work, PackedTexts], Scores], width: int, threads: int
+    ) -> Scores:
+        """A row of numbers for each text; texts of about the same length go together."""
+        out = np.empty((len(corpus), width), np.float32)
         sequences = self.inputs.sequences(corpus, self.length)
         vectors = self.inputs.vectors(corpus, self.network)
         work = Work(self.network, vectors, LOSSES[self.loss], self.pool)
@@ -64,16 +100,47 @@ class LstmModel:
 
         def fill(rows: Ints) -> None:
             packed = sequences.pack(rows)
-            out[rows[packed.rows]] = scores_of(work, packed)
+            out[rows[packed.rows]] = make(work, packed)
 
         with one_thread_each:
             for _ in map_ordered(fill, parts, threads):
                 pass
         return out
 
+    def explain(self, corpus: Corpus, label: int) -> Contributions:
+        """What every word adds by integrated gradients; the bias is the score with vectors of zero."""
+        places, numbers = self.inputs.sequences(corpus, self.length).places(0)
+        vectors = self.inputs.vectors(corpus, self.network)
+        work = Work(self.network, vectors, LOSSES[self.loss], self.pool)
+        with one_thread_each:
+            found = integrated_gradients(work, vectors[numbers], label)
+        values = add_up(found.parts, found.score - found.before).tolist()
+        words, (tokens, _) = corpus.words.strings(), corpus.take(np.zeros(1, np.int64))
+        names = [words[token] for token in tokens.tolist()]
+        parts = [
+            Contribution(names[place], value, place)
+            for place, value in zip(places.tolist(), values, strict=True)
+        ]
+        read = {names[place] for place in places.tolist()}
+        return Contributions(
+            bias=found.before,
+            score=found.score,
+            parts=sorted(parts, key=lambda part: -abs(part.part)),
+            unknown=[name for name in dict.fromkeys(names) if name and name not in read],
+        )
+
+    def add_to(self, graph: OnnxGraph) -> None:
+        if self.reads_numbers:
+            raise UsageError("the model reads rows of numbers, and onnx is for texts; convert to safetensors")
+        add_network(graph, self.network, self.pool, self.loss)
+
+    def feature_ids(self, normal: Ragged) -> list[Ints]:
+        sequences = self.inputs.sequences(self.read(normal), self.length)
+        return [sequences.places(row)[1] for row in range(len(normal))]
+
     def facts(self) -> dict[str, Any]:
         shape = self.network.shape
-        return {
+        facts = {
             "labels": self.labels,
             "loss": self.loss,
             "pool": self.pool,
@@ -82,12 +149,20 @@ class LstmModel:
             "widths": list(shape.widths),
             "bidirectional": shape.bidirectional,
         }
+        return {**facts, PACKED: self._packed.facts} if self._packed else facts
 
     def arrays(self) -> Arrays:
-        return {**self.inputs.arrays(), **self.network.arrays()}
+        return self._packed.arrays if self._packed else {**self.inputs.arrays(), **self.network.arrays()}
+
+    def quantize(self, size: int, rest: int) -> Self:
+        if self._packed:
+            raise UsageError(QUANTISED_ALREADY)
+        packed = quantize(self.arrays(), size, rest)
+        return self.from_parts({**self.facts(), PACKED: packed.facts}, packed.arrays)
 
     @classmethod
     def from_parts(cls, facts: dict[str, Any], arrays: Arrays) -> Self:
+        arrays, packed = unpack(facts, arrays)
         labels, loss, pool, length = (facts[name] for name in ("labels", "loss", "pool", "length"))
         widths = facts["widths"]
         right = loss in LOSSES and pool in POOLS and isinstance(widths, list)
@@ -96,7 +171,8 @@ class LstmModel:
         shape = Shape(facts["cell"], tuple(widths), facts["bidirectional"], len(labels))
         inputs = open_inputs(arrays, widths[0])
         own = {name: array for name, array in arrays.items() if name not in inputs.arrays()}
-        return cls(labels, loss, pool, length, inputs, Network.from_arrays(shape, inputs.words, own))
+        network = Network.from_arrays(shape, inputs.words, own)
+        return cls(labels, loss, pool, length, inputs, network, packed)
 
 
 class Lstm:
@@ -147,7 +223,9 @@ class Lstm:
         refuse_if_too_large(inputs.words * first * 4 * 3, resources, "--vocabulary-size or --dim")
         network = Network.at_random(shape, inputs.words, settings.seed)
         if settings.pretrained_vectors and isinstance(inputs, Words):
-            fill_from(settings.pretrained_vectors, inputs.lexicon, network.embedding)
+            path, lexicon = settings.pretrained_vectors, inputs.lexicon
+            given = ((lexicon.places(some.hashes), some.vectors) for some in read_pretrained(path, first))
+            check_filled(fill_from(given, network.embedding), path)
         if previous:
             network.take_over(previous.network)
         return cls(settings, examples, loss, inputs, network, resources.threads)

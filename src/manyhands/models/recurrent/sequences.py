@@ -35,11 +35,15 @@ class Lexicon:
 
     def numbers(self, corpus: Corpus) -> Ints:
         """The number of every word of the corpus; ``UNKNOWN`` where the model has none."""
+        return self.places(corpus.hashes)
+
+    def places(self, hashes: Hashes) -> Ints:
+        """The same for words that are known by their hashes."""
         if not len(self):
-            return np.full(len(corpus.hashes), UNKNOWN)
-        places = np.searchsorted(self.hashes, corpus.hashes, sorter=self._order)
+            return np.full(len(hashes), UNKNOWN)
+        places = np.searchsorted(self.hashes, hashes, sorter=self._order)
         found = self._order[np.minimum(places, len(self) - 1)]
-        return np.where(self.hashes[found] == corpus.hashes, found, UNKNOWN)
+        return np.where(self.hashes[found] == hashes, found, UNKNOWN)
 
 
 def find_words(corpus: Corpus, most: int, min_count: int, threads: int, known: Lexicon | None) -> Lexicon:
@@ -117,6 +121,13 @@ class Sequences:
 
     def pack(self, rows: Ints) -> Packed:
         return pack(*self._corpus.take(rows), self._numbers, self._length)
+
+    def places(self, row: int) -> tuple[Ints, Ints]:
+        """Where in a row those tokens stand that count, and the number of each."""
+        tokens, _ = self._corpus.take(np.array([row]))
+        numbers = self._numbers[tokens]
+        places = np.flatnonzero(numbers != UNKNOWN)[: self._length]
+        return places, numbers[places]
 
     def words(self, rows: Ints) -> Flags:
         """Which of the known words some rows have."""

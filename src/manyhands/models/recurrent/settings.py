@@ -16,6 +16,8 @@ from manyhands.settings import (
     MinCount,
     ModelSettings,
     OneOf,
+    PretrainedVectors,
+    Search,
     Shapes,
     VocabularySize,
 )
@@ -51,14 +53,12 @@ class RecurrentSettings(ModelSettings):
 
 
 class LstmSettings(RecurrentSettings):
-    epochs: Epochs = 5
-    learning_rate: LearningRate = 0.004
+    epochs: Annotated[Epochs, Search(2, 10, log=True)] = 5
+    learning_rate: Annotated[LearningRate, Search(0.001, 0.02, log=True)] = 0.004
     vocabulary_size: VocabularySize = 30_000
     min_count: MinCount = 2
-    dim: Dim = 100
-    pretrained_vectors: Annotated[
-        str | None, Field(description="File of word vectors to start from, with --dim numbers each.")
-    ] = None
+    dim: Annotated[Dim, Search(32, 200, log=True)] = 100
+    pretrained_vectors: PretrainedVectors = None
     hidden_size: Annotated[
         str,
         Field(
@@ -67,11 +67,14 @@ class LstmSettings(RecurrentSettings):
         ),
         Shapes(),
         Common("Size of the hidden state of a layer."),
+        Search(32, 256, log=True),
     ] = "64"
     layers: Annotated[int, Field(ge=1, le=MOST_LAYERS, description="Recurrent layers."), Shapes()] = 1
     bidirectional: Annotated[bool, Field(description="Read texts from the end as well."), Shapes()] = False
     dropout: Annotated[
-        float, Field(ge=0, lt=1, allow_inf_nan=False, description="Dropout between the layers.")
+        float,
+        Field(ge=0, lt=1, allow_inf_nan=False, description="Dropout between the layers."),
+        Search(0.0, 0.5),
     ] = 0.0
     pooling: Annotated[
         Literal["max", "mean", "last"],

@@ -30,7 +30,7 @@ from manyhands.models.words.sampling import ContextSampling, WordSettings, losse
 from manyhands.models.words.windows import WindowFeed, Windows
 from manyhands.parallel import map_ordered, one_thread_each
 from manyhands.records import Progress, Resources
-from manyhands.settings import BatchSize, Common, Epochs, LearningRate, Shapes
+from manyhands.settings import BatchSize, Common, Epochs, LearningRate, Search, Shapes
 from manyhands.text.embedding import Embedding
 from manyhands.text.labelled_rows import LabelledRows
 from manyhands.text.ragged import Ragged, from_arrow, from_strings
@@ -43,10 +43,14 @@ STEPS_AN_EPOCH, LEAST_BATCH = 100, 64  # a short text takes smaller batches, or 
 
 
 class CharLstmSettings(WordSettings, RecurrentSettings):
-    epochs: Epochs = 5
-    learning_rate: LearningRate = 0.005
+    epochs: Annotated[Epochs, Search(2, 15, log=True)] = 5
+    learning_rate: Annotated[LearningRate, Search(0.001, 0.02, log=True)] = 0.005
     hidden_size: Annotated[
-        int, Field(ge=1, le=4096, description="Size of the hidden state."), Shapes(), Common()
+        int,
+        Field(ge=1, le=4096, description="Size of the hidden state."),
+        Shapes(),
+        Common(),
+        Search(64, 512, log=True),
     ] = 256
     char_dim: Annotated[int, Field(ge=1, le=4096, description="Size of the vectors of bytes."), Shapes()] = 64
     batch_size: Annotated[BatchSize, Field(description="Words per batch.")] = 2048

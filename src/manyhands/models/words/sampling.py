@@ -18,7 +18,16 @@ from manyhands.models.words import skipgram_kernels as kernels
 from manyhands.models.words.skipgram_kernels import Words
 from manyhands.models.words.windows import WindowFeed, Windows
 from manyhands.parallel import map_ordered
-from manyhands.settings import Common, Dim, MinCount, ModelSettings, Negatives, VocabularySize
+from manyhands.settings import (
+    ChangesTask,
+    Common,
+    Dim,
+    MinCount,
+    ModelSettings,
+    Negatives,
+    Search,
+    VocabularySize,
+)
 from manyhands.text.corpus import Corpus, word_counts
 from manyhands.text.ragged import Ragged, from_arrow
 from manyhands.text.vocabulary import Vocabulary, vocabulary_from_counts
@@ -33,11 +42,15 @@ HELD_OUT_SEED = 0  # the same windows for every model that is judged by the same
 class WordSettings(ModelSettings):
     """What the models of word vectors share."""
 
-    dim: Dim = 100
+    dim: Annotated[Dim, Search(50, 300, log=True)] = 100
     window: Annotated[
-        int, Field(ge=1, le=100, description="Words to either side that count as context."), Common()
+        int,
+        Field(ge=1, le=100, description="Words to either side that count as context."),
+        Common(),
+        Search(2, 15),
+        ChangesTask(),
     ] = 5
-    negatives: Negatives = 5
+    negatives: Annotated[Negatives, Search(3, 15), ChangesTask()] = 5
     sample: Annotated[
         float,
         Field(
@@ -46,9 +59,11 @@ class WordSettings(ModelSettings):
             allow_inf_nan=False,
             description="Subsampling: randomly skip words that make up more than this share of the text.",
         ),
+        Search(1e-5, 1e-3, log=True),
+        ChangesTask(),
     ] = 1e-4
     vocabulary_size: Annotated[VocabularySize, Field(ge=2)] = 1_000_000
-    min_count: MinCount = 5
+    min_count: Annotated[MinCount, Search(1, 10, log=True), ChangesTask()] = 5
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from manyhands.models.words.subwords import Subwords, means
 from manyhands.models.words.windows import WindowFeed, Windows
 from manyhands.parallel import map_unordered
 from manyhands.records import Progress, Resources
-from manyhands.settings import Buckets, CharNgramSettings, Epochs, LearningRate
+from manyhands.settings import Buckets, CharNgramSettings, Epochs, LearningRate, Search
 from manyhands.text.embedding import Embedding
 from manyhands.text.labelled_rows import LabelledRows
 from manyhands.text.ragged import from_strings
@@ -40,8 +40,8 @@ FIRST_SCALE = np.float32(0.5)  # half of fastText's first numbers, as word2vec h
 
 
 class SkipgramSettings(WordSettings, CharNgramSettings):
-    epochs: Epochs = 5
-    learning_rate: LearningRate = 0.042
+    epochs: Annotated[Epochs, Search(2, 20, log=True)] = 5
+    learning_rate: Annotated[LearningRate, Search(0.01, 0.1, log=True)] = 0.042
     buckets: Buckets = 1 << 20
 
 

@@ -36,6 +36,9 @@ from manyhands.spread.server.worker import Begin
 from manyhands.training.learn import Training, schedule_of
 from manyhands.training.state import NOTHING, Plan, Validate
 
+# What travels: the first weights to shards, what is moved there and back, and what shards have, to one that
+# begins or to the driver.
+KINDS = ("weights", "moves", "states")
 DEPTH = 2  # leases that a worker has at once
 LEASES = 64  # of an epoch for each worker, at most, where nothing has to be exchanged
 LEASE_SECONDS = 0.1  # and at least so long: a call costs milliseconds
@@ -82,7 +85,7 @@ class Driver:
             seed=job.settings.seed,
             threads=job.resources.threads,
             patience=job.training.early_stopping,
-            judged_by=training.objective.judged_by(training.examples),
+            judged_by=training.judged_by,
         )
         self._work = Work(
             feed,
@@ -104,7 +107,7 @@ class Driver:
         self._learnt_rows: dict[int, int] = {}
         for epoch, _, first, last in state.learnt:
             self._learnt_rows[epoch] = self._learnt_rows.get(epoch, 0) + last - first
-        self._bytes, self._behind, self._began = 0, 0.0, time.monotonic()
+        self._sent, self._behind, self._began = dict.fromkeys(KINDS, 0), 0.0, time.monotonic()
         self._seconds = state.seconds
         self._waited: dict[str, float] = {}  # seconds, by whom others waited for
         self._waited_before: dict[str, float] = {}  # up to the end of the last epoch
@@ -126,7 +129,7 @@ class Driver:
         parts = exchanged_parts(learner)
         shards = range(self._lines.shards)
         values = [for_shard(parts, state.owed, shard, self._lines.shards) for shard in shards]
-        self._bytes += sum(array.nbytes for part in values for array in part.values())
+        self._sent["weights"] += sum(array.nbytes for part in values for array in part.values())
         batches = learner.shares_batches
         tables = [table_of(name, part, by_batches=batches) for name, part in parts.items()]
         self._lines.begin_shards(tables, len(self._groups), values)
@@ -191,7 +194,7 @@ class Driver:
 
     def _speak(self, group: Group, hand: Hand, begin: Begin) -> None:
         group.life += 1
-        self._bytes += self._call(hand, "speak", group.number, group.life, begin)
+        self._sent["states"] += self._call(hand, "speak", group.number, group.life, begin)
         group.speaker, group.pushed_at = hand, time.monotonic()
 
     # --- the loop
@@ -217,7 +220,8 @@ class Driver:
                 raise
         self._name_slow()
         idle = sum(hand.idle for hand in self._hands)
-        return Traffic(self._bytes, round(idle, 3), round(self._behind / max(self._exchanges, 1), 3))
+        behind = round(self._behind / max(self._exchanges, 1), 3)
+        return Traffic(sum(self._sent.values()), round(idle, 3), behind, self._sent)
 
     def _show(self) -> None:
         """The first epoch that is not learnt yet."""
@@ -396,7 +400,7 @@ class Driver:
         self._ask(group.speaker, told, "exchange", whole=whole, pull=not self._alone)
 
     def _exchanged(self, group: Group, found: Exchanged, *, settled: bool) -> None:
-        self._bytes += found.bytes
+        self._sent["moves"] += found.bytes
         self._behind += found.behind
         self._exchanges += 1
         group.pushed_at = time.monotonic()
@@ -468,7 +472,7 @@ class Driver:
         state = self._training.state
         parts = exchanged_parts(self._training.learner)
         states = self._lines.shard_states()
-        self._bytes += sum(array.nbytes for kept in states for array in kept.values())
+        self._sent["states"] += sum(array.nbytes for kept in states for array in kept.values())
         for name, part in parts.items():
             owed = from_shards(name, part, states)
             if len(self._groups) > 1:

@@ -58,6 +58,7 @@ class Server(Spread):
     counts = "workers"
     leaving_seconds = 3.0  # of which Ray takes most
     waits = False
+    copies = 7  # a worker's own and what it knows, three of a shard, the driver's and what is owed to it
     adds_up_bytes = True
     Streaming = StreamWorkers
 
