@@ -1,7 +1,7 @@
 """How many planted label errors ``audit`` finds: of the rows that it lists, as many as were planted.
 
-Five in a hundred rows get another label, drawn at random. How ``audit`` judges was chosen on other sets than
-those that are measured here.
+Five in a hundred rows get another label, drawn at random. How ``audit`` judges was chosen on other sets:
+see docs/explanation/decisions/0024-audit.md.
 """
 
 import argparse
