@@ -237,7 +237,7 @@ def test_labels_that_are_all_unknown_are_an_error(manyhands, prepared, tmp_path)
 
 
 def test_resume_says_what_it_finds(manyhands, prepared, tmp_path):
-    first = manyhands("train", prepared, "--out", "run", "--resume")
+    first = manyhands("train", prepared, "--out", "run", "--resume", "--effort", "0")
     assert (first.code, first.err) == (0, "no checkpoint for run; training from the start\n")
     before = (tmp_path / "run" / TENSORS).read_bytes()
     again = manyhands("train", prepared, "--out", "run", "--resume")

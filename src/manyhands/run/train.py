@@ -15,7 +15,7 @@ from fsspec.core import url_to_fs
 
 from manyhands.bundle.bundle import BUNDLE, RECORD, Bundle, load_bundle, save_bundle
 from manyhands.bundle.card import model_card
-from manyhands.catalog import SPREADS, load
+from manyhands.catalog import SPREADS, TRACKERS, load
 from manyhands.kernels.compile import when_compiling
 from manyhands.machine import resources_for
 from manyhands.records import Progress, Silent
@@ -103,6 +103,8 @@ def train(
         call=call,
         paid_since=call.paid_since,
     )
+    if track is not None:
+        load(TRACKERS, "tracker", track)  # a wrong name is told before any work
     if call.unlabelled:
         job = for_unlabelled(job)
     way = load(SPREADS, "spread", spread)()
