@@ -63,7 +63,9 @@ def tasks(data: Path) -> list[Task]:
         train_set, test_set = (read_csv(data / path.format(split)) for split in ("train", "test"))
         found.append(Task(name, train_set, test_set, [], LABELLED))
     train_set, test_set = (read_csv(data / IMDB.format(split)) for split in ("train.csv", "test.csv"))
-    unlabelled = _read(data / IMDB.format("unsup.txt")).splitlines()
+    unlabelled = (
+        _read(data / IMDB.format("unsup.txt")).rstrip("\n").split("\n")
+    )  # some hold other ends of lines
     found.append(Task("IMDB", train_set, test_set, unlabelled))
     return found
 

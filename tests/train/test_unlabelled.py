@@ -1,6 +1,7 @@
 """Unlabelled texts beside labelled rows: what they teach, when they are left alone, and what is refused."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 import manyhands
 from manyhands.errors import InputError, UsageError
 from manyhands.models.ngram.ngrams import rows_of_classes
+from manyhands.run import unlabelled
 from manyhands.storage.tensors import read_tensors
 from manyhands.text.corpus import corpus_of, joined
 from manyhands.text.labelled_rows import SHARES, LabelledRows, Labels
@@ -69,6 +71,21 @@ def test_the_same_weights_in_every_deterministic_run(files, tmp_path):
         _train(files, tmp_path / run, unlabelled=[files["unlabelled"]])
     first, second = (read_tensors(tmp_path / run / "model.safetensors")[0] for run in ("first", "second"))
     assert all(np.array_equal(first[name], second[name]) for name in first)
+
+
+def test_what_is_taught_wrongly_is_not_used_and_changes_nothing(files, tmp_path, monkeypatch):
+    right = unlabelled._labelled_by
+
+    def wrong(teacher, texts):
+        taught = right(teacher, texts)
+        return replace(taught, labels=replace(taught.labels, ids=1 - taught.labels.ids))
+
+    monkeypatch.setattr(unlabelled, "_labelled_by", wrong)
+    _train(files, tmp_path / "plain")
+    trained = _train(files, tmp_path / "more", unlabelled=files["unlabelled"])
+    assert not trained.record["unlabelled"]["used"]
+    plain, more = (read_tensors(tmp_path / run / "model.safetensors")[0] for run in ("plain", "more"))
+    assert all(np.array_equal(plain[name], more[name]) for name in plain)
 
 
 def test_too_few_labelled_rows_learn_as_if_there_were_no_others(files, tmp_path):

@@ -20,7 +20,7 @@ from manyhands.kernels.compile import when_compiling
 from manyhands.machine import resources_for
 from manyhands.records import Progress, Silent
 from manyhands.run.record import config_of, record_of
-from manyhands.run.unlabelled import for_unlabelled, with_unlabelled
+from manyhands.run.unlabelled import check_unlabelled, with_unlabelled
 from manyhands.storage.destination import destination
 from manyhands.storage.files import reading as errors_of
 from manyhands.text.corpus import word_counts
@@ -106,7 +106,7 @@ def train(
     if track is not None:
         load(TRACKERS, "tracker", track)  # a wrong name is told before any work
     if call.unlabelled:
-        job = for_unlabelled(job)
+        check_unlabelled(job)
     way = load(SPREADS, "spread", spread)()
     way.check(job)
     if way.launches():
@@ -136,9 +136,11 @@ def _learn_and_write(
         if stored is not None:
             leading.enter_context(stored.following(progress.say))
         splits, found = open_splits(call.data, job, progress, call.rows), None
-        job, labelled = with_choice(job, splits.train, progress), len(splits.train)
+        labelled = len(splits.train)
         if call.unlabelled:
-            splits, found = with_unlabelled(call.unlabelled, job, splits, progress)
+            job, splits, found = with_unlabelled(call.unlabelled, job, splits, progress)
+        else:
+            job = with_choice(job, splits.train, progress)
         if role is Role.FOLLOWS:
             spread.run(job, splits.train, splits.valid, progress)
             return None

@@ -26,6 +26,7 @@ from manyhands.records import Progress, Silent
 from manyhands.settings import PrepareSettings, TextSettings
 from manyhands.text.corpus import Corpus
 from manyhands.text.labelled_rows import LabelledRows, Labels
+from manyhands.training.choose import with_choice
 from manyhands.training.exchange import Alone
 from manyhands.training.job import Job
 from manyhands.training.learn import learn
@@ -43,14 +44,15 @@ Probabilities = npt.NDArray[np.float64]
 
 
 class WithUnlabelled(NamedTuple):
-    """The rows to learn, and what was done, as the record keeps it."""
+    """The job and the rows to learn, and what was done, as the record keeps it."""
 
+    job: Job
     splits: Splits
     record: dict[str, Any]
 
 
-def for_unlabelled(job: Job) -> Job:
-    """The job, with a loss that learns probabilities; what cannot use such texts is refused first."""
+def check_unlabelled(job: Job) -> None:
+    """Refuse what cannot use unlabelled texts, before anything is read."""
     if not objective_of(job.model).labelled:
         raise UsageError(
             f"--unlabelled is for classifiers; {job.model} learns from any text: give it as data"
@@ -64,28 +66,29 @@ def for_unlabelled(job: Job) -> Job:
     loss = getattr(job.settings, "loss", "softmax")
     if loss not in ("auto", "softmax"):
         raise UsageError(f"--unlabelled needs --loss softmax, which learns probabilities, not {loss}")
-    return (
-        replace(job, settings=job.settings.model_copy(update={"loss": "softmax"})) if loss == "auto" else job
-    )
 
 
 def with_unlabelled(names: tuple[str, ...], job: Job, splits: Splits, progress: Progress) -> WithUnlabelled:
-    """Read unlabelled texts, and add them to the rows to learn if held-out rows say that it helps."""
+    """Read unlabelled texts, and add them to the rows to learn if held-out rows say that it helps.
+
+    Where they do not, the job is what it would be without them.
+    """
     _check_rows(splits.train)
     unlabelled = _read(names, splits.text, job, progress)
     fit, held = _hold_out(splits, job.settings.seed)
-    job = _alone(job)
+    plain = with_choice(job, splits.train, progress)
     record = {"from": list(names), "rows": len(unlabelled), "held_out_rows": len(held), "used": False}
     if len(fit) < LEAST_LABELLED:
         progress.say(
             f"unlabelled texts are not used: fewer than {LEAST_LABELLED} labelled rows cannot tell "
             "whether they help"
         )
-        return WithUnlabelled(splits, record)
+        return WithUnlabelled(plain, splits, record)
     progress.say("learning from labelled rows alone, for comparison")
-    alone = _learn(job, fit)
+    alone = _learn(plain, fit)
+    job = with_choice(_with_probabilities(job), splits.train, progress)
     vectors = _context(job, fit, unlabelled, progress)
-    teacher = _teach(alone, vectors, fit, held, job)
+    teacher = _teach(_learn(job, fit), vectors, fit, held, job)
     taught = _learn(job, fit.joined(_labelled_by(teacher, unlabelled)))
     before, after = (
         _scores(model.scores(held.corpus, job.resources.threads), held) for model in (alone, taught)
@@ -99,7 +102,7 @@ def with_unlabelled(names: tuple[str, ...], job: Job, splits: Splits, progress: 
             f"unlabelled texts are not used: held-out accuracy {after['accuracy']:.4f} with them, "
             f"{before['accuracy']:.4f} without"
         )
-        return WithUnlabelled(splits, record)
+        return WithUnlabelled(plain, splits, record)
     progress.say(
         f"{len(unlabelled):,} unlabelled texts are used: held-out accuracy {after['accuracy']:.4f} "
         f"with them, {before['accuracy']:.4f} without"
@@ -107,7 +110,14 @@ def with_unlabelled(names: tuple[str, ...], job: Job, splits: Splits, progress: 
     if splits.valid is None:  # what was held out is learnt from as well, now that all is decided
         teacher = teacher.again(_learn(job, splits.train), splits.train)
     rows = splits.train.joined(_labelled_by(teacher, unlabelled))
-    return WithUnlabelled(replace(splits, train=rows), {**record, "used": True})
+    return WithUnlabelled(job, replace(splits, train=rows), {**record, "used": True})
+
+
+def _with_probabilities(job: Job) -> Job:
+    """With the loss that learns probabilities, where the model has several."""
+    if not hasattr(job.settings, "loss"):
+        return job
+    return replace(job, settings=job.settings.model_copy(update={"loss": "softmax"}))
 
 
 def _check_rows(rows: LabelledRows) -> None:
@@ -152,7 +162,7 @@ def _alone(job: Job) -> Job:
 
 
 def _learn(job: Job, rows: LabelledRows) -> Classifier:
-    model: Any = learn(job, rows, None, Alone(), Silent()).model
+    model: Any = learn(_alone(job), rows, None, Alone(), Silent()).model
     return model  # type: ignore[no-any-return]
 
 
