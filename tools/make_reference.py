@@ -85,7 +85,7 @@ def results() -> Rows:
             _fit("`ngrams` without choosing", imdb["ours, ngrams"]),
             _fit("fastText 0.9.3", imdb["fastText"]),
             _times(imdb["fastText"]["seconds"] / imdb["ours, ngrams"]["seconds"]),
-            "real reviews; the default as it was before it chose its settings (softmax, rate 8, uncalibrated) "
+            "real reviews; the default before it chose its settings (softmax, rate 8, uncalibrated) "
             "beside fastText's recipe at its best learning rate on the "
             f"{recipe['rate_chosen_by']}; best time and mean accuracy of 9 runs; compile time excluded",
         ),
